@@ -67,8 +67,8 @@ test-all: $(STAMP) ## test and slow in one go
 all: $(STAMP)
 	$(BIN)/python -m pytest -m "not soak" $(SHARED)
 
-soak: $(STAMP) ## slow endurance tests
-	$(BIN)/python -m pytest -m soak --timeout 1800
+soak: $(STAMP) ## endurance tests, hours; a second call continues; the report: build/soak/report.md
+	$(BIN)/python -m scripts.soak --report build/soak/report.md
 
 golden: $(STAMP) ## rewrite the manifests' golden files; read the change before you commit it
 	CLOUDREC_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/unit/kubernetes_manifests/test_golden.py
@@ -77,7 +77,7 @@ checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtu
 	$(BIN)/python -m pytest -m soak tests/unit/kubernetes_manifests/test_checkov.py -rs --timeout 1800
 
 policies: $(STAMP) ## look for ways to become an administrator in infra/aws (cloudsplaining, parliament; likewise)
-	$(BIN)/python -m pytest -m soak tests/unit/providers_aws/test_policies_linted.py -rs --timeout 1800
+	$(BIN)/python -m pytest -m slow tests/unit/providers_aws/test_policies_linted.py -rs --timeout 1800
 
 prometheus-tools: ## Prometheus and promtool by apt, for the tests of metrics (as root)
 	$(PYTHON) scripts/prometheus_tools.py

@@ -19,6 +19,7 @@ BENCHMARKS = (
     "embedding",
     "step_profile",
     "engine",
+    "status",
     "makespan",
     "interval",
     "learning",
@@ -32,6 +33,7 @@ BENCHMARKS = (
     "mutants",
     "managed",
     "publishing",
+    "plan_accuracy",
 )
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from cloudrec.app.notices.awaiting import await_ends
     from cloudrec.app.notices.failing import FailingChannel, failing
     from cloudrec.app.notices.sending import NotificationView, notifications, send_test
-    from cloudrec.app.planning.run_plan import PlanWish, RunPlan, keep_plan, kept_offer, run_plan
+    from cloudrec.app.planning.calibration import Calibration, calibrate, kept_calibration
+    from cloudrec.app.planning.run_plan import OwnOffer, PlanWish, RunPlan, keep_plan, kept_offer, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
     from cloudrec.app.run.attach import execute, forward
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessView",
     "AppContext",
+    "Calibration",
     "ClusterCost",
     "ClusterView",
     "DatasetWish",
@@ -55,6 +57,7 @@ __all__ = [
     "KeeperView",
     "Leak",
     "NotificationView",
+    "OwnOffer",
     "PlanWish",
     "PreparedRun",
     "Removal",
@@ -62,6 +65,7 @@ __all__ = [
     "access_view",
     "await_ends",
     "block_offers",
+    "calibrate",
     "catalog",
     "choose",
     "clusters",
@@ -80,6 +84,7 @@ __all__ = [
     "installed",
     "keep_plan",
     "keepers",
+    "kept_calibration",
     "kept_offer",
     "leaks",
     "missing_of",
@@ -119,7 +124,8 @@ _PLACES = {
     "notices.awaiting": "await_ends",
     "notices.failing": "FailingChannel failing",
     "notices.sending": "NotificationView notifications send_test",
-    "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
+    "planning.calibration": "Calibration calibrate kept_calibration",
+    "planning.run_plan": "OwnOffer PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",
     "run.attach": "execute forward",

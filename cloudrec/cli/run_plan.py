@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns
+from cloudrec.observe.page.plan import plan_page
 from cloudrec.planning.fit.offers import best_of_each
 from cloudrec.planning.fit.step import HIGH, LOW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cloudrec.app import RunPlan
+    from cloudrec.app import OwnOffer, RunPlan
     from cloudrec.planning.fit.offers import PlannedOffer
 
 SHOWN = 15
+THIS_MACHINE = "this-machine"
+# What runs that were not timed measured, as multiples of the prediction (benchmarks/results/plan-accuracy-*).
+OWN_LOW, OWN_HIGH = 0.7, 1.2
 _BASIS = "estimated"
+_UNKNOWN = "unknown"
 
 
 def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
@@ -37,10 +42,20 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         "samples_per_s_range": None if speed is None else [speed * LOW, speed * HIGH],
         "hours": offer.hours,
         "usd": offer.usd,
+        "usd_by_part": offer.usd_by_part,
         "hourly_usd": offer.hourly_usd,
         "price": machine.price or None,
+        "control_plane_price": machine.control_price or None,
+        "storage_price": machine.storage_price or None,
         "limited_by": step.limited_by if step else None,
         "basis": _BASIS if step else "unknown",
+        "basis_by_figure": {
+            "memory_gib": _BASIS,
+            "samples_per_s": _BASIS if step else _UNKNOWN,
+            "hours": _BASIS if offer.hours is not None else _UNKNOWN,
+            "hourly_usd": _table_basis(machine.price),
+            "usd": {name: _usd_basis(offer, name) for name in offer.usd_by_part},
+        },
         "memory_gib": {
             "tables": memory.tables,
             "dense": memory.dense,
@@ -49,18 +64,98 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
             "reserved": memory.reserved,
             "have": memory.have,
         },
-        "step_s": None
-        if step is None
-        else {
-            "dense": step.dense,
-            "tables": step.tables,
-            "exchange": step.exchange,
-            "gradients": step.gradients,
-            "host": step.host,
-            "input": step.input,
-            "total": step.seconds,
-        },
+        "step_s": None if step is None else {**step.parts, "total": step.seconds},
     }
+
+
+def _table_basis(label: str) -> str:
+    return f"from a table ({label})" if label else _UNKNOWN
+
+
+def _usd_basis(offer: PlannedOffer, part: str) -> str:
+    machine = offer.machine
+    labels = {
+        "nodes": machine.price,
+        "control_plane": machine.control_price,
+        "storage": machine.storage_price,
+    }
+    label = labels.get(part, "")
+    known = label and offer.usd_by_part[part] is not None
+    return f"estimated hours, {_table_basis(label)}" if known else _UNKNOWN
+
+
+def own_row(offer: OwnOffer) -> dict[str, Any]:
+    """Return what the run would be on this machine as an element of the same list."""
+    memory, step = offer.memory, offer.step
+    return {
+        "number": None,
+        "provider": "local",
+        "region": "",
+        "type": THIS_MACHINE,
+        "nodes": 1,
+        "ranks": step.ranks,
+        "capacity": "on-demand",
+        "gpu": None,
+        "gpus": 0,
+        "cores": offer.cores,
+        "fits": not offer.refusal,
+        "reason": offer.refusal or None,
+        "samples_per_s": step.samples_per_s,
+        "samples_per_s_range": [step.samples_per_s * OWN_LOW, step.samples_per_s * OWN_HIGH],
+        "hours": offer.hours,
+        "usd": None,
+        "hourly_usd": None,
+        "price": None,
+        "limited_by": step.limited_by,
+        "basis": f"measured on {offer.as_of}",
+        "memory_gib": {
+            "tables": memory.tables,
+            "dense": memory.dense,
+            "activations": memory.activations,
+            "exchange": memory.exchange,
+            "reserved": memory.reserved,
+            "need": memory.need,
+            "have": memory.have,
+        },
+        "step_s": {**step.parts, "total": step.seconds},
+    }
+
+
+def own_explanation(plan: RunPlan) -> str:
+    """Return memory and time by part on this machine, for each number of ranks."""
+    lines = [_work_line(plan)]
+    for each in plan.here:
+        memory, step = each.memory, each.step
+        parts = [f"{name.replace('_', ' ')} {value * 1e3:.2f}" for name, value in step.parts.items() if value]
+        lines += [
+            "",
+            f"This machine, {_ranks(step.ranks)} on {each.cores} cores, measured on {each.as_of}",
+            (
+                f"  memory of each rank, in GiB, of {memory.have:.1f}: tables {memory.tables:.2f}, "
+                f"dense part {memory.dense:.2f},"
+            ),
+            (
+                f"    activations {memory.activations:.2f}, exchange {memory.exchange:.2f}, libraries "
+                f"{memory.reserved:.2f}: {'fits' if memory.fits else 'does not fit'}"
+            ),
+            f"  a step of {step.batch * step.ranks:,} samples, in ms: {step.seconds * 1e3:.1f}",
+            *(f"    {', '.join(parts[start : start + 4])}" for start in range(0, len(parts), 4)),
+            f"  {step.samples_per_s:,.0f} samples/s, limited by: {step.limited_by.replace('_', ' ')}",
+        ]
+    return "\n".join(lines)
+
+
+def _here(plan: RunPlan) -> list[str]:
+    lines = []
+    for each in plan.here:
+        hours = "" if each.hours is None else f", {_short(each.hours, decimals=1)} h"
+        found = f"{each.step.samples_per_s:,.0f} samples/s{hours}" if not each.refusal else each.refusal
+        lines.append(f"This machine, {_ranks(each.step.ranks)}: {found} (measured on {each.as_of})")
+    return [*lines, ""] if lines else []
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) -> str:
@@ -73,12 +168,23 @@ def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) ->
     lines.append(columns(header, rows) if rows else _nothing(plan))
     if len(shown) < len(offers):
         lines.append(f"... and {len(offers) - len(shown)} more: --all")
-    lines += ["", *_not_possible(plan)]
+    lines += ["", *_here(plan), *_not_possible(plan)]
     lines.append(f"M/S: million samples a second, estimated; the true value is {LOW:g} to {HIGH:g} times it.")
-    lines.append("USD: nodes only, from the tables of prices that ship with cloudrec.")
+    lines.append("USD: nodes, control plane and bucket, where the shipped tables have prices;")
+    lines.append("traffic out of the region is not in it, since its amount is not known.")
     if rows:
         lines.append("Next: cloudrec plan --explain TYPE, or cloudrec up --from-plan NUMBER")
     return "\n".join(lines)
+
+
+def page(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
+    """Return the picture of these offers as a page."""
+    notes = [
+        f"Times are estimated; the true samples/s is {LOW:g} to {HIGH:g} times the figure.",
+        "USD: nodes, control plane and bucket, where tables with dates have their prices, without traffic.",
+        *_here(plan),
+    ]
+    return plan_page(offers, title=_work_line(plan), notes=[each for each in notes if each])
 
 
 def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
@@ -104,6 +210,8 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
         ]
         if each.refusal:
             lines.append(f"  not possible: {each.refusal}")
+        costs = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in each.usd_by_part.items()]
+        lines.append(f"  USD of the run: {', '.join(costs)}")
         if step is None:
             lines.append(f"  time: unknown, since the rates of {machine.gpu} are not in the table")
             continue

@@ -39,6 +39,8 @@ _ROOMS = (
     *("cloudrec/app", "cloudrec/cli", "cloudrec/client", "cloudrec/data", "cloudrec/__main__.py"),
     *("cloudrec/observe/page", "cloudrec/torchx.py", "templates/page"),
     *("cloudrec/launchers/slurm", "cloudrec/planning/fit", "templates/slurm", "templates/specs"),
+    *(f"cloudrec/planning/spot/{name}.py" for name in ("compare", "references", "simulate", "traces")),
+    *("trainer/calibrate.py", "trainer/commands/calibrate.py"),
     *("cloudrec/image/builders.py", "cloudrec/image/sbom.py", "cloudrec/sandbox"),
 )
 # The limit of a ConfigMap is 1 MiB of data (kubernetes.io, "ConfigMaps"); etcd's for a request is 1.5 MiB.

@@ -95,11 +95,14 @@ class GuardRecord:
         return record
 
     def has_just_scaled(self, note: Note, end: datetime, now: datetime) -> bool:
-        """Return whether the pools were scaled for this end in the last five minutes."""
+        """Return whether the pools were scaled for this end in the last five minutes.
+
+        A record from the future is of a keeper whose clock was ahead: it says nothing about when that was.
+        """
         is_same = (self.end, self.budget_usd) == (end.isoformat(), note.cluster.budget_usd)
         if not (is_same and self.halted and self.pools):
             return False
-        return now - datetime.fromisoformat(self.at) < timedelta(seconds=_SETTLE_S)
+        return timedelta() <= now - datetime.fromisoformat(self.at) < timedelta(seconds=_SETTLE_S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +257,7 @@ class Guard:
         """Return the orders with current spot prices, which it reads every 15 minutes, if it can."""
         record, now = SpotRecord.of(text), self.now().timestamp()
         types = types_in_use(nodes, note.tariffs)
-        if types and now - record.at >= EVERY_S:
+        if types and not 0 <= now - record.at < EVERY_S:  # a record may be of a clock that was ahead
             # After an error too, it asks again in 15 minutes only: the end must not wait for a price list.
             record = replace(record, at=now)
             try:

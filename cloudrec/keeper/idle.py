@@ -72,6 +72,8 @@ def idleness(record: IdleRecord, gpus: Sequence[LiveNode], *, is_active: bool, n
     """
     if is_active:
         return Idleness(record=replace(record, active=now, stopped=0.0), idle_s=None)
+    if record.active > now:  # of a keeper whose clock was ahead
+        record = replace(record, active=now)
     if not gpus:
         return Idleness(record=record, idle_s=None)
     # `up` has brought the nodes back, or they do not end although they were scaled to zero.

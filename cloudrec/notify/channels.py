@@ -13,6 +13,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+from cloudrec.notify.notice import UnusableChannel
 from cloudrec.version import __version__
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Mail:
         return message
 
 
-def channels_of(spec: NotifySpec, secrets: Mapping[str, str]) -> tuple[list[Channel], list[str]]:
+def channels_of(spec: NotifySpec, secrets: Mapping[str, str]) -> tuple[list[Channel], list[UnusableChannel]]:
     """Return the ways out that a spec asks for, and why others cannot be used.
 
     Args:
@@ -178,7 +179,7 @@ def channels_of(spec: NotifySpec, secrets: Mapping[str, str]) -> tuple[list[Chan
     """
     found: list[Channel] = []
     problems = [
-        f"{key}: its secret {reference!r} is not set"
+        UnusableChannel(channel=key, why=f"its secret {reference!r} is not set")
         for key, reference in spec.secrets.items()
         if not secrets.get(key)
     ]

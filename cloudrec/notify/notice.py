@@ -76,3 +76,16 @@ class Notification:
         known = safe_object(document) if isinstance(document, str) else dict(document)
         texts = {name: str(known[name]) for name in ("key", "event", "text", "cluster", "run")}
         return cls(**texts, at=float(known["at"]), details=dict(known["details"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnusableChannel:
+    """A way out that cannot be used.
+
+    Attributes:
+        channel: webhook, slack or email.
+        why: the reason.
+    """
+
+    channel: str
+    why: str

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cloudrec.notify.notice import Notification
+from cloudrec.notify.notice import Notification, UnusableChannel
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ class Outbox:
         known: the keys of all notices that it has had, the newest last; these are not sent again.
         waiting: what is still to be delivered, the oldest first.
         done: the newest deliveries that have ended, the oldest first.
-        problems: ways out that cannot be used, each with the reason.
+        problems: ways out that cannot be used.
         facts: what the sender remembers to see changes.
     """
 
     known: tuple[str, ...] = ()
     waiting: tuple[Delivery, ...] = ()
     done: tuple[PastDelivery, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[UnusableChannel, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -101,7 +101,7 @@ class Outbox:
                     for each in found["waiting"]
                 ),
                 done=tuple(PastDelivery(**each) for each in found["done"]),
-                problems=tuple(str(each) for each in found["problems"]),
+                problems=tuple(UnusableChannel(**each) for each in found["problems"]),
                 facts={str(name): str(value) for name, value in found["facts"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -31,6 +31,7 @@ class LatestMetrics:
     auc: float | None = None
     checkpoint: int | None = None
     save_problem: str | None = None  # why the newest save failed, if no later one was committed
+    damage: str | None = None  # to a file of the newest checkpoint, if no later one was committed
     total_steps: int | None = None
     train: Mapping[str, Any] = field(default_factory=dict)  # the newest record of the kind "train"
 
@@ -58,7 +59,8 @@ def latest_metrics(path: Path) -> LatestMetrics:
         samples_per_s=finite(train.get("samples_per_s")),
         auc=finite(evaluation.get("auc")),
         checkpoint=_integer(newest.get("checkpoint", {}).get("step")),
-        save_problem=_save_problem(newest),
+        save_problem=_problem(newest, "save_failure"),
+        damage=_problem(newest, "checkpoint_damage"),
         total_steps=_integer(_first_start(path).get("total_steps")),
         train=train,
     )
@@ -119,12 +121,12 @@ def _newest_by_kind(path: Path, limit: int) -> dict[str, dict[str, Any]]:
     return newest
 
 
-def _save_problem(newest: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the newest failure to save if no checkpoint follows it; `newest` is in the order of the file."""
+def _problem(newest: Mapping[str, Mapping[str, Any]], kind: str) -> str | None:
+    """Return a kind's newest problem if no checkpoint follows it; `newest` is in the order of the file."""
     order = [*newest]
-    if "save_failure" not in order or "checkpoint" in order[order.index("save_failure") :]:
+    if kind not in order or "checkpoint" in order[order.index(kind) :]:
         return None
-    return str(newest["save_failure"].get("problem"))
+    return str(newest[kind].get("problem"))
 
 
 def _integer(value: object) -> int | None:

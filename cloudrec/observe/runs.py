@@ -173,7 +173,7 @@ def view_run(run: RunFolder) -> RunView:
     """Return the present state of a run."""
     spec = run.spec()
     status = launcher(spec.launcher).state(run)
-    events = run.ledger.read()
+    events = run.ledger.outline()
     metrics, damage = _metrics(run)
     goodput = newest_goodput(metrics.train, outputs.read_summary(run))
     started = [event.time for event in events if event.event == "started"]
@@ -228,10 +228,13 @@ def _metrics(run: RunFolder) -> tuple[LatestMetrics, str]:
 
 
 def _alarm(state: RunState, metrics: LatestMetrics) -> str:
-    """Return that a run trains without writing checkpoints, if it does."""
-    if state.is_final or metrics.save_problem is None:
-        return ""
-    return f"ALARM: it trains, but its checkpoints cannot be written: {metrics.save_problem}"
+    """Return that a run trains without a sound checkpoint of late, if it does."""
+    alarms = {
+        "it trains, but its checkpoints cannot be written": metrics.save_problem,
+        "its newest checkpoint is damaged, and the next one is not written yet": metrics.damage,
+    }
+    found = [f"ALARM: {what}: {why}" for what, why in alarms.items() if why is not None]
+    return "" if state.is_final else "; ".join(found)
 
 
 def _cluster_of(run: RunFolder) -> str:

@@ -20,6 +20,7 @@ from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import INTERRUPTED, CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.providers.base.protocol import CanScaleToZero, SizesPools, account_of
 from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in, until
+from tests.tallies import Tally
 
 Calls = list[dict[str, Any]]
 ROUNDS = 4
@@ -373,7 +374,9 @@ def test_a_manually_deleted_resource_is_recreated(calm: Calm, site: Site) -> Non
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["up", "down"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_command_killed_at_any_call_is_recovered(calm: Calm, site: Site, command: str, when: str) -> None:
+def test_a_command_killed_at_any_call_is_recovered(
+    calm: Calm, site: Site, command: str, when: str, tally: Tally
+) -> None:
     if command == "down":
         site.up()
     site.cloud.save("start")
@@ -394,7 +397,7 @@ def test_a_command_killed_at_any_call_is_recovered(calm: Calm, site: Site, comma
             assert site.cloud.kinds() == calm.made, call
         trial.down()
         assert site.cloud.state() == [], call
-    print(f"{site.cloud.name}: {deaths} deaths {when} a call of {command}, all healed, nothing left")
+    tally(f"{site.cloud.name}: {deaths} deaths {when} a call of {command}, all healed, nothing left")
     assert deaths >= len(calm.calls[command]) // 2 // STRIDE
 
 

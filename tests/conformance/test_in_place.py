@@ -21,6 +21,7 @@ from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.launchers.base.runspec import default_trainer_command
 from tests.conformance.support_launchers import ENGINES, LONG, Engine, worker
 from tests.conformance.test_launchers import MODEL
+from tests.tallies import Tally
 from tests.trainer.support_dataset import write_dataset
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
@@ -61,7 +62,7 @@ def _has_saved(run: RunFolder, _: RunStatus) -> bool:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_container_resumes_in_its_pod_and_changes_no_digest(
-    engine: Engine, tmp_path: Path, rank: int
+    engine: Engine, tmp_path: Path, rank: int, tally: Tally
 ) -> None:
     import s3fs  # noqa: PLC0415 - an extra
 
@@ -80,7 +81,7 @@ def test_a_killed_container_resumes_in_its_pod_and_changes_no_digest(
             engine.wait(run, lambda _, run=run: len(_starts(run)) > 1)  # type: ignore[misc]
             assert _uids(engine, run) == before
             assert _starts(run)[1]["near_bytes"] > 0
-            print(f"rank {rank}: {_starts(run)[1]['time'] - killed:.1f} s to the next start of the ranks")
+            tally(f"rank {rank}: {_starts(run)[1]['time'] - killed:.1f} s to the next start of the ranks")
         status = engine.end(run)
         assert status.state is RunState.SUCCEEDED, engine.last_words(run)
         engine.launcher.collect(run)

@@ -19,6 +19,7 @@ from cloudrec.cli.main import run
 from cloudrec.engine.graph import cost_of
 from cloudrec.errors import INTERRUPTED
 from tests.conformance.support_clouds import CLOUDS, PATIENCE_S, Cloud, Site
+from tests.tallies import Tally
 
 POINTS = 50
 NAME = "conformance"
@@ -106,7 +107,7 @@ class Terminal:
         return again[1]
 
 
-def interrupt(cloud: Cloud, folder: Path, command: str, points: int) -> int:
+def interrupt(cloud: Cloud, folder: Path, command: str, points: int, tally: Tally) -> int:
     """Interrupt a command at points that are spread over its calls; return at how many it was.
 
     Each time the command that continues is run, and must end like one that was not interrupted.
@@ -142,7 +143,7 @@ def interrupt(cloud: Cloud, folder: Path, command: str, points: int) -> int:
             assert cloud.state() == [], at
         else:
             assert cloud.kinds() == made, at
-    print(f"{cloud.name}: {command} was interrupted at {hit} of {points} calls of {calls}, and continued")
+    tally(f"{cloud.name}: {command} was interrupted at {hit} of {points} calls of {calls}, and continued")
     return hit
 
 
@@ -150,16 +151,16 @@ def interrupt(cloud: Cloud, folder: Path, command: str, points: int) -> int:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_ctrl_c_shows_what_exists_and_the_command_that_continues(
-    cloud: Cloud, tmp_path: Path, command: str
+    cloud: Cloud, tmp_path: Path, command: str, tally: Tally
 ) -> None:
     points = 5
-    assert interrupt(cloud, tmp_path, command, points) >= points - 1
+    assert interrupt(cloud, tmp_path, command, points, tally) >= points - 1
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_ctrl_c_at_fifty_points_shows_what_exists_and_the_command_that_continues(
-    cloud: Cloud, tmp_path: Path, command: str
+    cloud: Cloud, tmp_path: Path, command: str, tally: Tally
 ) -> None:
-    assert interrupt(cloud, tmp_path, command, POINTS) >= POINTS - 2
+    assert interrupt(cloud, tmp_path, command, POINTS, tally) >= POINTS - 2

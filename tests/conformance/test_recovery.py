@@ -25,6 +25,7 @@ from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.launchers.base.runspec import default_trainer_command
 from tests.conformance.support_launchers import ENGINES, Engine
 from tests.conformance.test_launchers import MODEL
+from tests.tallies import Tally
 from tests.trainer.support_dataset import write_dataset
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
@@ -67,7 +68,7 @@ def moments_of(found: list[dict[str, Any]], state: str, moment: str) -> list[flo
 
 
 def test_the_parts_of_a_recovery_add_up_to_the_time_from_notice_to_step(
-    engine: Engine, tmp_path: Path
+    engine: Engine, tmp_path: Path, tally: Tally
 ) -> None:
     import s3fs  # noqa: PLC0415 - an extra
 
@@ -109,11 +110,11 @@ def test_the_parts_of_a_recovery_add_up_to_the_time_from_notice_to_step(
         "to the first step": first["time"],
     }
     at = notice
-    print(f"\nfrom the notice to the next step: {first['time'] - notice:.1f} s")
+    tally(f"\nfrom the notice to the next step: {first['time'] - notice:.1f} s")
     for part, moment in moments.items():
-        print(f"{moment - at:7.2f} s  {part}")
+        tally(f"{moment - at:7.2f} s  {part}")
         at = moment
-    print(f"the pod {survivor['metadata']['name']} stayed; {status.attempt} restart")
+    tally(f"the pod {survivor['metadata']['name']} stayed; {status.attempt} restart")
     order = list(moments.values())
     # The container's time has whole seconds.
     assert all(later > earlier - 1 for earlier, later in pairwise(order))

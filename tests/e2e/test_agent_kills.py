@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.e2e.support_bench import SMALL, Bench
+from tests.tallies import Tally
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "200")) // 10  # a start of torch's agent takes seconds
 FLAGS = (*SMALL, "--num_epochs", "60", "--checkpoint_interval", "20")
@@ -23,7 +24,9 @@ def wait_for_step(bench: Bench, step: int) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-def test_a_run_with_killed_agents_produces_the_model_of_an_undisturbed_run(tmp_path: Path) -> None:
+def test_a_run_with_killed_agents_produces_the_model_of_an_undisturbed_run(
+    tmp_path: Path, tally: Tally
+) -> None:
     bench, dice = Bench(tmp_path), random.Random(7)  # noqa: S311 - no secret
     bench.run("data", "synth", "raw", "--rows", "12000", "--seed", "3")
     bench.run("data", "prepare", "raw", "prepared")
@@ -50,7 +53,7 @@ def test_a_run_with_killed_agents_produces_the_model_of_an_undisturbed_run(tmp_p
         for process in bench.processes():
             process.kill()
     assert view["state"] == "SUCCEEDED", view
-    print(f"killed: {json.dumps(killed)}")
+    tally(f"killed: {json.dumps(killed)}")
     one, two = bench.summary("calm"), bench.summary("hunted")
     for key in ("samples_seen", "samples_digest", "model_digest", "auc"):
         assert one[key] == two[key], key

@@ -12,6 +12,7 @@ import pytest
 from cloudrec_sandbox.core.admission import TOKEN_VARIABLE
 from cloudrec_sandbox.core.client import Control
 from tests.e2e.test_sandbox_session import Laptop, until
+from tests.tallies import Tally
 
 ENDPOINTS = {
     "aws": "AWS_ENDPOINT_URL",
@@ -35,7 +36,7 @@ def laptop(tmp_path: Path) -> Iterator[Laptop]:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("cloud", sorted(ENDPOINTS))
 @pytest.mark.parametrize("capacity", ["on-demand", "spot"])
-def test_the_cost_agrees_with_the_bill(laptop: Laptop, cloud: str, capacity: str) -> None:
+def test_the_cost_agrees_with_the_bill(laptop: Laptop, cloud: str, capacity: str, tally: Tally) -> None:
     assert laptop.run("--sandbox", "doctor", cloud).returncode == 0
     session = laptop.session(cloud)
     assert session is not None
@@ -50,6 +51,6 @@ def test_the_cost_agrees_with_the_bill(laptop: Laptop, cloud: str, capacity: str
     assert laptop.run("--sandbox", "down", cloud, "--yes").returncode == 0
     (cost,) = json.loads(laptop.run("--sandbox", "cost", cloud, "-o", "json").stdout)["clusters"]
     billed = float(control.ask("GET", "/bill")["usd"])
-    print(f"{cloud} {capacity}: cost ${cost['usd']:.4f}, bill ${billed:.4f}, {cost['usd'] / billed:.4f}")
+    tally(f"{cloud} {capacity}: cost ${cost['usd']:.4f}, bill ${billed:.4f}, {cost['usd'] / billed:.4f}")
     assert cost["removed"]
     assert cost["usd"] == pytest.approx(billed, rel=0.01)

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from cloudrec_sandbox.core.client import Control
+from tests.tallies import Tally
 
 TRAINER = ("--", "--batch_size", "64", "--deterministic", "--checkpoint_interval", "20")
 SAME = ("samples_seen", "samples_digest", "model_digest", "auc")
@@ -119,7 +120,7 @@ def laptop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Laptop]:
 @pytest.mark.soak
 @pytest.mark.parametrize("access", list(ACCESS))
 def test_the_line_trains_and_leaves_nothing_also_after_sigkill(
-    laptop: Laptop, access: str, prepared: Path
+    laptop: Laptop, access: str, prepared: Path, tally: Tally
 ) -> None:
     (laptop.folder / "prepared").symlink_to(prepared / "prepared")
     figures = json.loads((prepared / "figures.json").read_text())
@@ -139,7 +140,7 @@ def test_the_line_trains_and_leaves_nothing_also_after_sigkill(
     for words in the_line(laptop.cloud, access, "second"):
         number = chosen.randint(1, max(1, calls[words[0]]))
         killed = laptop.run(*words, kill=number)
-        print(f"{' '.join(words[:2])}: killed at call {number} of {calls[words[0]]}: {killed.returncode}")
+        tally(f"{' '.join(words[:2])}: killed at call {number} of {calls[words[0]]}: {killed.returncode}")
         again = killed if killed.returncode == 0 else repeat(laptop, words)
         assert again.returncode == 0, (words, number, again.stderr[-3000:])
         if words[0] == "logs":

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_first_hour import SAME, Laptop, laptop, prepared
+from tests.tallies import Tally
 
 __all__ = ["laptop", "prepared"]
 TYPE = "p4d.24xlarge"
@@ -54,7 +55,7 @@ def keeper(laptop: Laptop) -> dict[str, Any]:
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("laptop", ["aws"], indirect=True)
 def test_a_moved_run_has_the_samples_and_the_model_of_an_undisturbed_one(
-    laptop: Laptop, prepared: Path
+    laptop: Laptop, prepared: Path, tally: Tally
 ) -> None:
     (laptop.folder / "prepared").symlink_to(prepared / "prepared")
     assert laptop.run("doctor", "aws").returncode == 0  # starts the sandbox
@@ -72,7 +73,7 @@ def test_a_moved_run_has_the_samples_and_the_model_of_an_undisturbed_one(
     zone = {"zone": f"us-east-1{pool.split('-')[3]}", "instance_type": TYPE, "capacity": "spot"}
     laptop.control().order(capacity_trace=[{**zone, "data": [0], "gap_seconds": 10**7}])
     row = wait(laptop, "moved", lambda row: row["state"] == "SUCCEEDED", "moved")
-    print(
+    tally(
         f"moved: {row['restarts']} restarts, {row.get('preemptions')} preemptions; {keeper(laptop)['events']}"
     )
     assert any(f"{pool}: the cloud takes nodes back" in event["text"] for event in keeper(laptop)["events"])

@@ -1,6 +1,6 @@
 """Run generated bad inputs through the real entry points, and count what they must never do.
 
-    python -m tests.fuzz --count 100000 [--seed 1] [--area home]
+    python -m tests.fuzz --count 100000 [--seed 1] [--area home] [--workers 2] [--report FILE]
     python -m tests.fuzz --replay 1000037       the inputs of one batch again, with its faults
 
 A fault is an input that ends in a traceback, takes longer than 2 s twice in a row, ends with an exit code
@@ -10,51 +10,85 @@ that is not documented, or writes a file outside the home and the run's folder.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import platform
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
-
 from tests.fuzz.areas import AREAS, described
-from tests.fuzz.inputs import BadInput
-from tests.fuzz.world import Fault, World
+from tests.fuzz.batches import BATCH, Judged, judged
+from tests.fuzz.world import Fault
 
-BATCH = 100
 _MEMORY = Path("/dev/shm")  # noqa: S108 - folders are made and removed ten times faster than on a disk
-_QUIET = {
-    "deadline": None,
-    "database": None,
-    "phases": [Phase.generate],
-    "suppress_health_check": list(HealthCheck),
-}
+_PACKAGES = ("hypothesis", "click", "pydantic", "PyYAML")
 
 
-def inputs(number: int, areas: Sequence[str] = (), size: int = BATCH) -> list[BadInput]:
-    """Return a batch of inputs; the same number gives the same inputs."""
-    found: list[BadInput] = []
-    weighted = [AREAS[name][0]() for name in areas or AREAS for _ in range(1 if areas else AREAS[name][1])]
+class Tally:
+    """The counts of all batches."""
 
-    @seed(number)
-    @settings(max_examples=size, **_QUIET)  # type: ignore[arg-type] # of different types
-    @given(st.one_of(weighted))
-    def collect(each: BadInput) -> None:
-        found.append(each)
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.places: dict[tuple[str, str], tuple[int, Fault]] = {}
+        self.seen: Counter[tuple[str, str]] = Counter()
+        self.slowest = 0.0
+        self.begun = time.monotonic()
 
-    collect()
-    return found
+    def add(self, batch: Judged) -> None:
+        """Count a batch."""
+        self.counts += batch.counts
+        self.slowest = max(self.slowest, batch.slowest)
+        for fault in batch.faults:
+            key = (fault.kind, fault.place if fault.kind != "slow" else " ".join(fault.given.command))
+            self.places.setdefault(key, (batch.number, fault))
+            self.seen[key] += 1
 
+    def summary(self, seed: int) -> str:
+        """Return the counts as a line."""
+        areas = ", ".join(f"{name} {count:,}" for name, count in sorted(self.counts.items()))
+        kinds = Counter[str]()
+        for (kind, _), count in self.seen.items():
+            kinds[kind] += count
+        return (
+            f"{self.counts.total():,} bad inputs ({areas}) from seed {seed} in "
+            f"{time.monotonic() - self.begun:.0f} s: "
+            f"{kinds['traceback']} tracebacks, {kinds['slow']} longer than 2 s, {kinds['outside']} files "
+            f"outside, {kinds['code']} undocumented exit codes; the slowest took {self.slowest:.2f} s"
+        )
 
-def batches(first: int, areas: Sequence[str]) -> Iterator[tuple[int, list[BadInput]]]:
-    """Yield batches with their numbers, without end."""
-    number = first
-    while True:
-        yield number, inputs(number, areas)
-        number += 1
+    def report(self, seed: int, arguments: Sequence[str]) -> str:
+        """Return a report in Markdown."""
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip()
+        versions = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+        lines = [
+            f"# Generated bad inputs, {datetime.now(UTC):%Y-%m-%d}",
+            "",
+            f"Command: `python -m tests.fuzz {' '.join(arguments)}`",
+            "",
+            f"Commit: {commit or 'unknown'}. Python {platform.python_version()}, {versions}.",
+            "",
+            *self.summary(seed).replace(": ", ":\n", 1).replace(" from seed", "\nfrom seed").splitlines(),
+            "",
+            "| Area | Inputs |",
+            "|---|---|",
+            *(f"| {name} | {count:,} |" for name, count in sorted(self.counts.items())),
+            "",
+        ]
+        if self.places:
+            lines += ["## Faults", ""]
+            lines += [
+                f"- {kind}, {self.seen[kind, place]} times, batch {number}: `{place[:200]}`"
+                for (kind, place), (number, _) in self.places.items()
+            ]
+        return "\n".join(lines).rstrip() + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,50 +101,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--replay", metavar="BATCH", help="run one batch again and print each input with a fault"
     )
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the batches")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="also write a report in Markdown")
     parser.add_argument(
         "--folder", type=Path, default=_MEMORY if _MEMORY.is_dir() else None, help="where the inputs run"
     )
-    arguments = parser.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = parser.parse_args(words)
+    if arguments.workers < 1:
+        parser.error(f"--workers is {arguments.workers}, and must be at least 1")
+    first = int(arguments.replay) if arguments.replay else arguments.seed * 1_000_000
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=arguments.folder) as folder:
-        world = World(Path(folder))
-        first = int(arguments.replay) if arguments.replay else arguments.seed * 1_000_000
-        return _run(world, arguments, first)
-
-
-def _run(world: World, arguments: argparse.Namespace, first: int) -> int:
-    counts: Counter[str] = Counter()
-    places: dict[tuple[str, str], tuple[int, Fault]] = {}
-    seen: Counter[tuple[str, str]] = Counter()
-    begun, slowest = time.monotonic(), 0.0
-    for number, batch in batches(first, arguments.area):
-        for each in batch:
-            started = time.monotonic()
-            faults = world.judge(each)
-            slowest = max(slowest, time.monotonic() - started)
-            counts[each.area] += 1
-            for fault in faults:
-                key = (fault.kind, fault.place if fault.kind != "slow" else " ".join(each.command))
-                places.setdefault(key, (number, fault))
-                seen[key] += 1
-        is_over = counts.total() >= arguments.count or time.monotonic() - begun > arguments.minutes * 60
-        if counts.total() % (50 * BATCH) < BATCH:
-            print(f"{counts.total():,} inputs, {seen.total()} faults at {len(seen)} places", flush=True)
-        if is_over or arguments.replay:
-            break
-    for (kind, place), (number, fault) in places.items():
-        print(f"{kind} ({seen[kind, place]} times, --replay {number}): {place}")
+        tally = _run(arguments, first, Path(folder))
+    for (kind, place), (number, fault) in tally.places.items():
+        print(f"{kind} ({tally.seen[kind, place]} times, --replay {number}): {place}")
         print(f"  {described(fault.given)[:1500]}")
-    areas = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
-    kinds = Counter[str]()
-    for (kind, _), count in seen.items():
-        kinds[kind] += count
-    took = time.monotonic() - begun
-    print(
-        f"{counts.total():,} bad inputs ({areas}) from seed {first // 1_000_000} in {took:.0f} s: "
-        f"{kinds['traceback']} tracebacks, {kinds['slow']} longer than 2 s, {kinds['outside']} files "
-        f"outside, {kinds['code']} undocumented exit codes; the slowest took {slowest:.2f} s"
-    )
-    return 1 if seen else 0
+    print(tally.summary(first // 1_000_000))
+    if arguments.report:
+        arguments.report.write_text(tally.report(first // 1_000_000, words), encoding="utf-8")
+    return 1 if tally.seen else 0
+
+
+def _run(arguments: argparse.Namespace, first: int, folder: Path) -> Tally:
+    tally, workers = Tally(), 1 if arguments.replay else arguments.workers
+    with contextlib.closing(judged(first, arguments.area, workers, folder)) as batches:
+        for batch in batches:
+            tally.add(batch)
+            total = tally.counts.total()
+            if total % (50 * BATCH) < BATCH:
+                print(f"{total:,} inputs, {tally.seen.total()} faults", flush=True)
+            is_late = time.monotonic() - tally.begun > arguments.minutes * 60
+            if total >= arguments.count or is_late or arguments.replay:
+                break
+    return tally
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from tests.fuzz.inputs import BadInput
 
 LIMIT_S = 2.0
 _HANG_S = 20.0
+_MANY = 30  # things touched, from which on the whole home is copied again
+_BESIDE = ("-journal", "-wal", "-shm")  # files of SQLite beside a database, which no audit hook sees
 _JOURNAL_BYTES = 4096  # a page of SQLite; no damaged journal is that large
 _CODES = {0, 1, 2, 3, 4, 5, 6, 130}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -85,6 +87,8 @@ class World:
         self.home, self.here = self.root / "home", self.root / "here"
         self._template = self.root / "template"
         self._written: list[str] = []
+        self._touched: set[str] = set()  # below the root, by the last input
+        self._is_new = False
         self._is_watched = False
         self._make_template()
         tempfile.tempdir = str(self.root / "tmp")
@@ -104,6 +108,10 @@ class World:
                 made.ledger.append(event, launch=1)
             made.rank_log(0).write_text("a line\n")
         shutil.move(self.home, self._template)
+
+    def renew(self) -> None:
+        """Make everything again before the next input, so that a batch depends on none before it."""
+        self._is_new = False
 
     def judge(self, given: BadInput) -> list[Fault]:
         """Run an input and return its faults; one that seems slow runs again: the machine may be busy."""
@@ -155,32 +163,72 @@ class World:
         readers.read(given.command[0], given.files["record"], self.here)
 
     def _prepare(self, given: BadInput) -> None:
-        for old in (self.home, self.here, self.root / "tmp", self.root / "user"):
-            shutil.rmtree(old, ignore_errors=True)
         if given.area == "records":
+            shutil.rmtree(self.here, ignore_errors=True)
             self.here.mkdir()
             (self.here / "record").write_bytes(given.files["record"])
             return
-        shutil.copytree(self._template, self.home)
-        for folder in ("here", "tmp", "user"):
-            (self.root / folder).mkdir()
+        self._restore()
         for name, data in given.files.items():
             if name == "row":
                 self._damage_row(data)
                 continue
             path = self.root / name
+            self._touched.add(str(path))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
+    def _restore(self) -> None:
+        """Make the folders as they were; of the home, only what the last input touched."""
+        for name in ("here", "tmp", "user"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+            (self.root / name).mkdir()
+        inside = sorted(Path(each) for each in self._touched if each.startswith(f"{self.home}/"))
+        self._touched.clear()
+        if not self._is_new or len(inside) > _MANY:
+            shutil.rmtree(self.home, ignore_errors=True)
+            shutil.copytree(self._template, self.home)
+            self._is_new = True
+            return
+        for path in inside:
+            whole = self._template / path.relative_to(self.home)
+            if path.is_dir() and not path.is_symlink() and not whole.is_dir():
+                shutil.rmtree(path)
+            elif not whole.is_dir():
+                path.unlink(missing_ok=True)
+            if whole.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(whole, path)
+        if self._shape(self.home) != self._shape(self._template):  # something came or went unseen
+            shutil.rmtree(self.home, ignore_errors=True)
+            shutil.copytree(self._template, self.home)
+
+    @staticmethod
+    def _shape(folder: Path) -> dict[str, tuple[int, int]]:
+        """Return the modes and, of files, the sizes of everything below a folder."""
+        found: dict[str, tuple[int, int]] = {}
+        waiting = [str(folder)]
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    state = entry.stat(follow_symlinks=False)
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    found[entry.path[len(str(folder)) :]] = (state.st_mode, 0 if is_folder else state.st_size)
+                    waiting += [entry.path] * is_folder
+        return found
+
     def _damage_row(self, data: bytes) -> None:
+        self._touched.add(str(self.home / "journal.sqlite"))
         if (self.home / "journal.sqlite").stat().st_size < _JOURNAL_BYTES:
             return  # it is damaged as a whole
-        connection = sqlite3.connect(self.home / "journal.sqlite")
-        connection.execute(
-            "update clusters set request = ? where name = 'odd'", (data.decode("utf-8", "replace"),)
-        )
-        connection.commit()
-        connection.close()
+        row = (data.decode("utf-8", "replace"),)
+        # The same input may have put another file in the journal's place.
+        with (
+            contextlib.suppress(sqlite3.DatabaseError),
+            contextlib.closing(sqlite3.connect(self.home / "journal.sqlite")) as connection,
+        ):
+            connection.execute("update clusters set request = ? where name = 'odd'", row)
+            connection.commit()
 
     @contextlib.contextmanager
     def _environment(self, given: BadInput) -> Iterator[None]:
@@ -224,6 +272,10 @@ class World:
         full = os.path.realpath(name)
         if not full.startswith(f"{self.root}/") or full.startswith(f"{self._template}/"):
             self._written.append(full)
+            return
+        self._touched.add(full)
+        if full.endswith(".sqlite"):
+            self._touched |= {f"{full}{end}" for end in _BESIDE}
 
 
 @contextlib.contextmanager

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import http.client
+import os
+import random
+import re
 import socket
 import struct
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Literal, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-Kind = Literal["answer", "reset", "lose", "hang"]
+Kind = Literal["answer", "reset", "lose", "hang", "truncate", "drip", "twice", "html", "flip"]
+KINDS: tuple[Kind, ...] = ("answer", "reset", "lose", "truncate", "drip", "twice", "html", "flip")
+_ACTION = re.compile(rb"(?:.*&)?Action=(\w+)", re.DOTALL)
+_RANDOM = re.compile(r"[0-9a-f]{32}")  # names that differ from run to run
+_PAGE = b"<html><head><title>Sign in</title></head><body>captive portal</body></html>"
+_DRIPS, _DRIP_S = 20, 0.05
 _HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
 
 
@@ -25,11 +34,16 @@ class Request:
     path: str
     headers: Mapping[str, str]  # names in lower case
     size: int  # of the body
+    action: str = ""  # of the query protocol of AWS, whose calls have one path
 
 
 @dataclass(slots=True)
 class Fault:
-    """What happens to requests: answered in the server's stead, cut off, done but unanswered, unheard."""
+    """What happens to requests: answered in the server's stead, cut off, done but unanswered, unheard.
+
+    Or the answer is truncated, sent slowly, replaced by a page of HTML with 200, or has one bit flipped; or
+    the server gets the request twice, of which the client sees the second answer.
+    """
 
     kind: Kind
     method: str = ""
@@ -53,6 +67,8 @@ class Fault:
 
 class FaultyProxy:
     """Passes on what `faults` leave; `requests` is what clients asked for."""
+
+    is_hidden = False  # whether the server sees its own name in requests, which cloudrec's stand-ins check
 
     def __init__(self, upstream_port: int) -> None:
         self.upstream_port = upstream_port
@@ -93,6 +109,41 @@ class FaultyProxy:
             self.faults.clear()
 
 
+class SeededFaults(FaultyProxy):
+    """Draws a fault for some requests; a seed and a request always give the same fault.
+
+    The draw is by method, path and how often it was asked before, whatever the order of threads.
+    CLOUDREC_FAULTS_SEED replaces the seed, and a test prints it.
+    """
+
+    is_hidden = True
+
+    def __init__(
+        self, upstream_port: int, *, seed: int, percent: float, kinds: Sequence[Kind] = KINDS
+    ) -> None:
+        super().__init__(upstream_port)
+        self.seed = int(os.environ.get("CLOUDREC_FAULTS_SEED") or seed)
+        self.percent, self._kinds = percent, kinds
+        self.struck: list[tuple[Kind, str]] = []
+        self._asked: Counter[str] = Counter()
+
+    def fault_of(self, request: Request) -> Fault | None:
+        """Record a request, and return the fault for it, if any."""
+        if ordered := super().fault_of(request):
+            return ordered
+        path = _RANDOM.sub("*", request.path)
+        what = f"{request.method} {path} {request.action}"
+        with self.lock:
+            self._asked[what] += 1
+            draw = random.Random(f"{self.seed} {what} {self._asked[what]}")  # noqa: S311 - no secret
+            if draw.random() * 100 >= self.percent:
+                return None
+            kind = draw.choice(self._kinds)
+            self.struck.append((kind, what))
+        status = draw.choice((500, 503))
+        return Fault(kind, status=status, headers={"Retry-After": "1"} if status == 503 else {})
+
+
 class _Handler(BaseHTTPRequestHandler):
     owner: FaultyProxy
     protocol_version = "HTTP/1.1"
@@ -103,15 +154,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         body = self._body()
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.command, self.path, headers, len(body))
+        named = _ACTION.match(body[:2000])
+        action = named[1].decode() if named else ""
+        request = Request(self.command, self.path, headers, len(body), action)
         fault = self.owner.fault_of(request)
-        if fault is None or fault.kind == "lose":
-            self._ask_upstream(body, answer=fault is None)
-        elif fault.kind == "answer":
+        kind = fault.kind if fault is not None else ""
+        if kind == "twice":
+            self._ask_upstream(body, change="lose")
+        if kind in {"", "twice", "lose", "truncate", "drip", "flip"}:
+            self._ask_upstream(body, change=kind)
+        elif kind == "html":
+            self._answer(200, {"Content-Type": "text/html"}, _PAGE)
+        elif fault is not None and kind == "answer":
             self._answer(fault.status, dict(fault.headers), fault.body)
-        elif fault.kind == "hang":
+        elif kind == "hang":
             self.owner.stopping.wait(30)
-        if fault is not None and fault.kind != "answer":
+        if kind in {"lose", "reset", "hang", "truncate"}:
             self._reset()
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = _pass_on  # noqa: N815 - the base's names
@@ -126,32 +184,46 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(pieces)
 
-    def _ask_upstream(self, body: bytes, *, answer: bool) -> None:
+    def _ask_upstream(self, body: bytes, *, change: str) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.owner.upstream_port, timeout=180)
         try:
             passed = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in passed.items():
-                connection.putheader(name, value)
+                is_named = self.owner.is_hidden and name.lower() == "host"
+                connection.putheader(name, f"127.0.0.1:{self.owner.upstream_port}" if is_named else value)
             connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body or None)
             response = connection.getresponse()
             content = response.read()
-            if answer:
+            if change != "lose":
                 kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP}
                 length = response.getheader("Content-Length") if self.command == "HEAD" else None
-                self._answer(response.status, kept, content, length)
+                self._answer(response.status, kept, content, length, change)
         finally:
             connection.close()
 
-    def _answer(self, status: int, headers: dict[str, str], body: bytes, length: str | None = None) -> None:
+    def _answer(
+        self, status: int, headers: dict[str, str], body: bytes, length: str | None = None, change: str = ""
+    ) -> None:
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", length or str(len(body)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        middle = len(body) // 2
+        if self.command == "HEAD":
+            return
+        if change == "flip" and body:
+            body = body[:middle] + bytes([body[middle] ^ 0x80]) + body[middle + 1 :]
+        if change != "drip":
+            self.wfile.write(body[:middle] if change == "truncate" else body)
+            return
+        piece = max(1, len(body) // _DRIPS)
+        for place in range(0, len(body), piece):
+            self.wfile.write(body[place : place + piece])
+            self.wfile.flush()
+            self.owner.stopping.wait(_DRIP_S)
 
     def _reset(self) -> None:
         self.close_connection = True

@@ -45,3 +45,44 @@ DAMAGES_OF_A_FILE: dict[str, Callable[[Path], object]] = {
     "half of it": lambda path: os.truncate(path, path.stat().st_size // 2),
     "missing": lambda path: path.unlink(),
 }
+
+
+def _another(path: Path) -> Path | None:
+    """Return a file of the same kind in another step's folder, the newest before it if there is one."""
+    kind = path.name.partition("-")[0]
+    alike = [
+        each
+        for each in path.parent.parent.glob(f"step-*/{kind}-*{path.suffix}")
+        if each.parent != path.parent
+    ]
+    older = [each for each in alike if each.parent.name < path.parent.name]
+    return max(older, default=max(alike, default=None))
+
+
+def replace_by_older(path: Path) -> None:
+    """Put the contents of another step's file in its place."""
+    other = _another(path)
+    path.write_bytes(other.read_bytes() if other is not None else b"")
+
+
+def swap(path: Path) -> None:
+    """Exchange its contents with those of a file beside it: two files of one checkpoint are damaged.
+
+    Not with another chain's file: that would damage both of the chains that are kept.
+    """
+    beside = [each for each in sorted(path.parent.iterdir()) if each != path and each.is_file()]
+    if not beside:
+        path.write_bytes(b"")
+        return
+    other, mine = beside[0], path.read_bytes()
+    path.write_bytes(other.read_bytes())
+    other.write_bytes(mine)
+
+
+EVERY_DAMAGE: dict[str, Callable[[Path], object]] = {
+    **DAMAGES_OF_A_FILE,
+    "empty": lambda path: os.truncate(path, 0),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"0"),
+    "an older one": replace_by_older,
+    "swapped with a neighbour": swap,
+}

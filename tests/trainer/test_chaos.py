@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.tallies import Tally
 from tests.trainer.support_chaos import Chaos, Toll
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import SMALL
@@ -51,7 +52,9 @@ def _chaos(folder: Path, dataset: Path, seed: int, toll: Toll, **settings: Any) 
 
 
 @pytest.mark.soak
-def test_killed_runs_of_one_world_size_produce_the_identical_model(dataset: Path, tmp_path: Path) -> None:
+def test_killed_runs_of_one_world_size_produce_the_identical_model(
+    dataset: Path, tmp_path: Path, tally: Tally
+) -> None:
     toll, nobody = Toll(), Toll()
     undisturbed = _chaos(tmp_path / "calm", dataset, 0, nobody, **STEADY).run([2], [PLANS[0]], 0)
     seed = 0
@@ -61,11 +64,13 @@ def test_killed_runs_of_one_world_size_produce_the_identical_model(dataset: Path
         ended = chaos.run([2], [PLANS[0]], KILLS_A_RUN)
         for key in ("samples_seen", "samples_digest", "model_digest", "auc"):
             assert ended[key] == undisturbed[key], (seed, key)
-    print(f"one world: {toll}; every samples_digest and model_digest as undisturbed")
+    tally(f"one world: {toll}; every samples_digest and model_digest as undisturbed")
 
 
 @pytest.mark.soak
-def test_killed_runs_that_change_world_size_and_plan_lose_no_sample(dataset: Path, tmp_path: Path) -> None:
+def test_killed_runs_that_change_world_size_and_plan_lose_no_sample(
+    dataset: Path, tmp_path: Path, tally: Tally
+) -> None:
     toll, nobody = Toll(), Toll()
     calm = _chaos(tmp_path / "calm", dataset, 0, nobody, **SMOOTH)
     undisturbed = calm.run([1], [PLANS[0]], 0)
@@ -79,7 +84,7 @@ def test_killed_runs_that_change_world_size_and_plan_lose_no_sample(dataset: Pat
         for name, values in chaos.weights().items():
             scale = float(np.abs(weights[name]).max())
             worst = max(worst, float(np.abs(values - weights[name]).max()) / scale)
-    print(
+    tally(
         f"moving worlds: {toll}; every samples_digest as undisturbed; weights differ by at most {worst:.2g}"
     )
     assert worst <= CLOSE

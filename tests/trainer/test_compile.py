@@ -95,6 +95,7 @@ def test_an_interrupted_compiled_run_equals_an_uninterrupted_one_and_scores_unco
         torch._dynamo.reset()
         pieces = run_here(tmp_path / "data", tmp_path / "pieces", **settings, num_iterations=steps)
     assert pieces.summary["model_digest"] == whole.summary["model_digest"]
+    assert whole.summary["paths"]["dense"] == "compiled"
     scored = score_split(
         open_model(str(tmp_path / "whole/checkpoints"), None, "none"),
         dataset_path=str(tmp_path / "data"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import shutil
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
 
-from tests.trainer.support_damage import DAMAGES_OF_A_FILE
+from tests.trainer.support_damage import DAMAGES_OF_A_FILE, EVERY_DAMAGE
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import Outcome, run_here
 
@@ -65,3 +66,35 @@ def test_a_run_resumes_exactly_after_damage_to_any_one_file(
         assert outcome.summary["model_digest"] == whole["model_digest"], file
         assert outcome.summary["samples_digest"] == whole["samples_digest"], file
     assert resumed == {45, 55, 60}
+
+
+@pytest.mark.parametrize(
+    "most",
+    [
+        pytest.param(20, id="20", marks=pytest.mark.slow),
+        pytest.param(None, id="every", marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_every_damage_to_every_file_of_a_store(
+    dataset: Path, tmp_path: Path, stopped: Outcome, most: int | None
+) -> None:
+    whole = run_here(dataset, tmp_path / "whole", **EXACT, num_iterations=END).summary
+    store = stopped.directory / "checkpoints"
+    files = sorted(path for path in store.rglob("*") if path.is_file())
+    pairs = list(product(files, EVERY_DAMAGE))
+    if most is not None:
+        pairs = random.Random(7).sample(pairs, most)  # noqa: S311 - a part of the product
+    losses: dict[int, int] = {}
+    for file, damage in pairs:
+        run = tmp_path / "run"
+        shutil.copytree(stopped.directory, run)
+        EVERY_DAMAGE[damage](run / file.relative_to(stopped.directory))
+        outcome = run_here(dataset, run, **EXACT, num_iterations=END)
+        where = f"{file.relative_to(store)}: {damage}"
+        assert outcome.summary["model_digest"] == whole["model_digest"], where
+        assert outcome.summary["samples_digest"] == whole["samples_digest"], where
+        resumed = outcome.lines("start")[-1]["resumed_from"]
+        losses[resumed] = losses.get(resumed, 0) + 1
+        shutil.rmtree(run)
+    print(f"{len(pairs)} damages to {len(files)} files: resumed from {dict(sorted(losses.items()))}")
+    assert losses.keys() <= {45, 55, 60}

@@ -115,3 +115,19 @@ def test_pipelines_of_gpus_are_refused_on_cpus(worlds: Worlds, choice: str) -> N
 def test_a_deterministic_run_is_not_semi_synchronous() -> None:
     with pytest.raises(ConfigError, match=r"pipeline is semi_sync.* but deterministic is on; take another"):
         make_config({"pipeline": "semi_sync", "deterministic": True})
+
+
+def _paths(place: Place) -> list[dict[str, str]]:
+    learners = [make_learner(place, pipeline=choice) for choice in ("plain", "auto", "sparse_dist")]
+    return [learner.paths.to_json() for learner in learners]
+
+
+def test_a_run_reports_the_ways_that_it_takes(worlds: Worlds) -> None:
+    eager = {"pipeline": "plain", "dense": "eager"}
+    alone, among_two = worlds.run(1, _paths)[0], worlds.run(2, _paths)[0]
+    assert alone == [
+        {"look_up": "direct", **eager},
+        {"look_up": "direct", **eager},
+        {"look_up": "torchrec", "pipeline": "sparse_dist", "dense": "eager"},
+    ]
+    assert [each["look_up"] for each in among_two] == ["torchrec"] * 3

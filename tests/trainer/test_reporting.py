@@ -42,6 +42,7 @@ def test_every_metric_is_in_the_metrics_file_and_on_tensorboard(dataset: Path, t
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     assert {f"train/{name}" for name in wanted} | {"eval/auc"} <= set(board.Tags()["scalars"])
+    assert outcome.summary["paths"] == {"look_up": "direct", "pipeline": "plain", "dense": "eager"}
 
 
 @pytest.mark.parametrize(("profile", "steps"), [("5:8", 3), ("38:99", 2), ("90:99", 0)])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.standins.faults import Fault
+from tests.tallies import Tally
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import Outcome, run_here
 from trainer.checkpoint.format.catalogue import list_commits
@@ -38,6 +39,8 @@ def test_a_run_with_many_faults_of_its_store_ends_with_the_same_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     count: int,
+    *,
+    tally: Tally,
 ) -> None:
     monkeypatch.setattr(run_checkpoints, "_FIRST_WAIT_S", 0.05)
     cloud, dice = enter_cloud("s3"), random.Random(count)  # noqa: S311 - repeatable, no secret
@@ -56,7 +59,7 @@ def test_a_run_with_many_faults_of_its_store_ends_with_the_same_model(
         cloud.proxy.clear()
     happened = sum(not fault.times for fault in faults)
     missed = outcome.lines("save_failure")
-    print(f"{happened} faults in {requests} requests; {len(missed)} saves failed")
+    tally(f"{happened} faults in {requests} requests; {len(missed)} saves failed")
     assert outcome.code == 0
     assert _end(outcome) == _end(whole_run)
     _nothing_is_left_over(uri)

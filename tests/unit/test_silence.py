@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cloudrec.app.money.kept import ClusterCost
-from cloudrec.app.money.silence import SILENT_S, silence
+from cloudrec.app.money.silence import SILENT_S, SKEW_S, silence
 from cloudrec.keeper.meter import CostLedger
 
 NOW = 1_800_000_000.0
@@ -42,3 +42,10 @@ def test_a_guard_that_never_reported_is_one_once_the_cluster_is_old_enough() -> 
 )
 def test_nothing_is_known_of_a_cluster_that_was_not_read(cost: ClusterCost) -> None:
     assert silence(replace(cost, is_read=False), NOW) == ""
+
+
+def test_a_guard_whose_last_round_is_in_the_future_has_another_clock() -> None:
+    said = silence(replace(COST, round_at=NOW + 3 * 3600), NOW)
+    assert "clock is 180 minutes ahead of this machine's" in said
+    assert silence(replace(COST, round_at=NOW + SKEW_S), NOW) == ""
+    assert silence(replace(COST, is_read=False, round_at=NOW + 3 * 3600), NOW) == ""

@@ -330,6 +330,11 @@ class RunConfig(_Group):
     checkpoint_async: bool = Field(
         default=True, description="write checkpoints in a process beside the training, which continues"
     )
+    checkpoint_verify_mb_s: NonNegativeFloat = Field(
+        20.0,
+        description="MB/s at which one rank reads the newest checkpoint's files again, in the background, to "
+        "find damage before a resume needs them; the next checkpoint then begins a new chain (0: never)",
+    )
     save_failure_seconds: NonNegativeFloat = Field(
         7200.0,
         description="that training continues while no checkpoint can be written (a full disk, a store that "

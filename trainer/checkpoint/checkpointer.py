@@ -10,6 +10,7 @@ from trainer.checkpoint.claimed_store import ClaimedStore
 from trainer.checkpoint.history import History
 from trainer.checkpoint.load.loader import Loader
 from trainer.checkpoint.load.loading import LoadTarget
+from trainer.checkpoint.load.scrubber import Scrubber
 from trainer.checkpoint.save.freezing import Freezer
 from trainer.checkpoint.save.planner import SavePlanner
 from trainer.checkpoint.save.saver import Saver
@@ -55,7 +56,23 @@ class Checkpointer:
         self._history = History(self._ranks, store)
         self._loader = Loader(self._ranks, store, self._history)
         self._freezer = Freezer(store.uri, options, rank=rank)
-        planner = SavePlanner(self._ranks, self._claimed, self._history, options, keep=keep, device=device)
+        self._scrubber = None
+        if options.scrub_bytes_per_s and rank == 0:
+            self._scrubber = Scrubber(
+                store,
+                lambda: self._history.chain,
+                bytes_per_s=options.scrub_bytes_per_s,
+                again_s=options.scrub_again_s,
+            )
+        planner = SavePlanner(
+            self._ranks,
+            self._claimed,
+            self._history,
+            options,
+            keep=keep,
+            device=device,
+            scrubber=self._scrubber,
+        )
         self._saver = Saver(
             self._ranks, store, self._history, options, planner=planner, freezer=self._freezer
         )
@@ -70,8 +87,17 @@ class Checkpointer:
 
     def close(self) -> None:
         """Abort a save that is in progress, and release the lock so that another run can use the folder."""
+        if self._scrubber is not None:
+            self._scrubber.close()
         self._saver.close()
         self._claimed.release()
+
+    def take_damage(self) -> list[str]:
+        """Return the damage to files of the newest checkpoint that was found since the last call.
+
+        Only rank 0 looks. Not collective.
+        """
+        return [] if self._scrubber is None else self._scrubber.take_reports()
 
     def steps(self) -> tuple[int, ...]:
         """Return the steps of all committed checkpoints, oldest first; their files are not verified."""

@@ -9,7 +9,7 @@ from trainer.checkpoint.format import catalogue
 from trainer.checkpoint.format.commit import DamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from trainer.checkpoint.agreement import Ranks
     from trainer.checkpoint.format.commit import Commit, ManifestReference, SaveId
@@ -105,6 +105,27 @@ class History:
     def distrust(self, step: int) -> None:
         """Note that the checkpoint of this step is damaged."""
         self._damaged.add(step)
+
+    def renounce(self, find: Callable[[], Collection[str]]) -> bool:
+        """Distrust the checkpoints with a file that is damaged; return whether the chain has one. Collective.
+
+        Args:
+            find: returns the names of the manifests whose files are damaged; called on rank 0 only.
+        """
+
+        def look() -> tuple[frozenset[str], list[int]]:
+            names = frozenset(find())
+            listed = catalogue.list_commits(self._store) if names else []
+            commits = [each.commit for each in listed if each.commit is not None]
+            return names, [each.step for each in commits if names & {ref.name for ref in each.references}]
+
+        names, steps = self._ranks.first("checkpoints cannot be listed", look)
+        self._sound_files -= names
+        for step in steps:
+            self._damaged.add(step)
+            self._sizes.pop(step, None)
+        layers = () if self.chain is None else self.chain.layers
+        return any(each.name in names for layer in layers for each in layer)
 
     def build_upon(self, commit: Commit) -> None:
         """Note that the state was loaded from this checkpoint, so the next save builds upon it."""

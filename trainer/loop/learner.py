@@ -12,6 +12,7 @@ from torchrec.distributed.model_parallel import get_unwrapped_module
 
 from trainer.base.errors import ConfigError
 from trainer.base.memory import keep_freed_memory
+from trainer.loop.paths import ComputePaths
 from trainer.loop.pipeline import WAYS, OverlappedPipeline, PlainPipeline
 from trainer.loop.scored_feed import ScoredFeed
 from trainer.models.inputs import InputMaker
@@ -196,6 +197,16 @@ class Learner:
     def kind(self) -> ModelKind:
         """What the model's outputs are."""
         return self._task.model.dense.kind
+
+    @property
+    def paths(self) -> ComputePaths:
+        """The ways that the steps so far took."""
+        dense = self._task.model.dense
+        return ComputePaths(
+            look_up="torchrec" if self._task.model.look_up is None else "direct",
+            pipeline=self.pipeline.name,
+            dense=dense.way if isinstance(dense, DenseArch) else "eager",
+        )
 
     @property
     def _task(self) -> TrainTask:

@@ -54,6 +54,11 @@ class Pipeline(Protocol):
     data_wait_s: float  # time spent waiting for batches so far
     phases: PhaseClock  # of a step; empty where phases overlap
 
+    @property
+    def name(self) -> str:
+        """Plain, or the choice of torchrec's pipelines."""
+        ...
+
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """Run one step per batch; steps are numbered from `first_step` for the learning-rate schedule."""
         ...
@@ -182,6 +187,8 @@ class _CopiedAhead:
 class PlainPipeline(_Base):
     """Forward, backward, update; on a GPU, the next batch is copied meanwhile."""
 
+    name = "plain"
+
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""
         with self._feed(batches, first_step) as feed:
@@ -215,15 +222,19 @@ class PlainPipeline(_Base):
 class _Way:
     """One of torchrec's pipelines."""
 
+    name: str
     make: Callable[..., TrainPipelineSparseDist]
     restarts: bool  # after an evaluation: it has looked up rows, or found their places in caches, ahead
 
 
 WAYS = {
-    "sparse_dist": _Way(TrainPipelineSparseDist, restarts=False),
-    "fused_sparse_dist": _Way(TrainPipelineFusedSparseDist, restarts=True),
-    "semi_sync": _Way(partial(TrainPipelineSemiSync, start_batch=0), restarts=True),
-    "prefetch": _Way(PrefetchTrainPipelineSparseDist, restarts=True),
+    way.name: way
+    for way in (
+        _Way("sparse_dist", TrainPipelineSparseDist, restarts=False),
+        _Way("fused_sparse_dist", TrainPipelineFusedSparseDist, restarts=True),
+        _Way("semi_sync", partial(TrainPipelineSemiSync, start_batch=0), restarts=True),
+        _Way("prefetch", PrefetchTrainPipelineSparseDist, restarts=True),
+    )
 }
 
 
@@ -264,6 +275,11 @@ class OverlappedPipeline(_Base):
     way: _Way = WAYS["sparse_dist"]
     _pipeline: TrainPipelineSparseDist | None = None
     _given: _Given | None = None
+
+    @property
+    def name(self) -> str:
+        """See Pipeline."""
+        return self.way.name
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""

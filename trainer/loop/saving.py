@@ -270,6 +270,7 @@ def saving_options(config: TrainerConfig, world: World) -> SavingOptions:
         quantization=config.checkpoint_quantization,
         chain=config.checkpoint_chain,
         keep_every=config.keep_every_steps,
+        scrub_bytes_per_s=config.checkpoint_verify_mb_s * 1e6,
     )
 
 

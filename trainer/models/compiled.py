@@ -75,6 +75,11 @@ class CompiledDense:
         self._is_tried = False
         self._works = True
 
+    @property
+    def is_used(self) -> bool:
+        """Whether batches ran compiled."""
+        return self._is_tried and self._works
+
     def __call__(
         self, dense: Tensor, tables: Tensor, indices: PairIndices | None, *, recompute: bool
     ) -> Tensor | None:

@@ -180,6 +180,12 @@ class DenseArch(nn.Module):
             )
         self.graph: DenseGraph | None = None  # see `capture`
 
+    @property
+    def way(self) -> str:
+        """How the steps so far ran: eager or compiled, with `+cuda_graph` where graphs are replayed."""
+        way = "compiled" if self._compiled is not None and self._compiled.is_used else "eager"
+        return f"{way}+cuda_graph" if self.graph is not None and self.graph.is_captured else way
+
     def capture(self, batch_size: int) -> None:
         """Run the batches of this size as CUDA graphs from now on."""
         if not self.recompute:  # which saves and restores generators' states on the host

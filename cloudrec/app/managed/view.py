@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cloudrec.app.readiness import BRIEFLY_S
+from cloudrec.app.managed.notes import keeper_notes
 from cloudrec.app.records import known_clusters
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
-from cloudrec.keeper.note import NAME
-from cloudrec.kubernetes.client.client import Kube
-from cloudrec.providers.base.access import KubernetesAccess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,15 +63,10 @@ def keeper_view(app: AppContext, known: KnownCluster) -> KeeperView | None:
     if not known.cluster.managed:
         return None
     try:
-        access = app.provider(known.record.provider).access(known.cluster)
-        if not isinstance(access, KubernetesAccess):
-            return None
-        with Kube.connect(access.target, patience_s=BRIEFLY_S) as kube:
-            found = kube.get("ConfigMap", NAME, namespace=access.target.namespace) or {}
+        record = ManagedRecord.of(keeper_notes(app, known).get(MANAGED, ""))
     except CloudrecError as error:
         app.report(f"the keeper of {known.record.name} cannot be read: {error.message}")
         return None
-    record = ManagedRecord.of((found.get("data") or {}).get(MANAGED, ""))
     return KeeperView(
         cluster=known.record.name,
         at=record.at or None,

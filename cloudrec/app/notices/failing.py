@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -76,24 +77,15 @@ def failing(app: AppContext, clusters: Sequence[str], runs: Sequence[RunView]) -
 def _of_keeper(app: AppContext, name: str) -> Outbox | None:
     """Return what the keeper of a cluster sent; None if it notifies no one, or cannot be read."""
     # `status RUN` needs none of these.
-    from cloudrec.app.readiness import BRIEFLY_S  # noqa: PLC0415
+    from cloudrec.app.managed.notes import keeper_notes  # noqa: PLC0415
     from cloudrec.app.records import known_clusters  # noqa: PLC0415
-    from cloudrec.keeper.note import NAME, OUTBOX  # noqa: PLC0415
-    from cloudrec.kubernetes.client.client import Kube  # noqa: PLC0415
-    from cloudrec.providers.base.access import KubernetesAccess  # noqa: PLC0415
+    from cloudrec.keeper.note import OUTBOX  # noqa: PLC0415
 
     for known in known_clusters(app, name=name):
         if known.cluster.notify is None:
             return None
-        try:
-            access = app.provider(known.record.provider).access(known.cluster)
-            if not isinstance(access, KubernetesAccess):
-                return None
-            with Kube.connect(access.target, patience_s=BRIEFLY_S) as kube:
-                found = kube.get("ConfigMap", NAME, namespace=access.target.namespace) or {}
-        except CloudrecError:
-            return None
-        return Outbox.of((found.get("data") or {}).get(OUTBOX, ""))
+        with suppress(CloudrecError):
+            return Outbox.of(keeper_notes(app, known).get(OUTBOX, ""))
     return None
 
 
@@ -111,9 +103,7 @@ def _failing(outboxes: Iterable[Outbox], now: float, *, sender: str, test: str) 
         for each in outbox.waiting:
             if each.tries:
                 failed.setdefault(each.channel, []).append((each.notice.at, each.why))
-        for problem in outbox.problems:
-            channel, _, why = problem.partition(": ")
-            problems[channel] = why
+        problems |= {each.channel: each.why for each in outbox.problems}
     found = [
         FailingChannel(sender=sender, channel=channel, since=None, count=0, why=why, test=test)
         for channel, why in problems.items()

@@ -126,8 +126,7 @@ def _send_here(app: AppContext, notify: NotifySpec) -> list[NotificationView]:
     text = "This is a test. This machine can reach you."
     notice = Notification(key=f"test:{secrets.token_hex(4)}", event=TEST, at=app.now().timestamp(), text=text)
     found = [
-        _row("this machine", channel=name, state=GIVEN_UP, tries=0, why=why)
-        for name, _, why in (problem.partition(": ") for problem in problems)
+        _row("this machine", channel=each.channel, state=GIVEN_UP, tries=0, why=each.why) for each in problems
     ]
     for channel in channels:
         app.report(f"sending a test: {channel.name}")
@@ -210,6 +209,8 @@ def _rows(sender: str, outbox: Outbox, *, key: str | None = None) -> list[Notifi
         if key in (None, each.notice.key)
     ]
     if key is None or key in outbox.known:
-        problems = (problem.partition(": ") for problem in outbox.problems)
-        rows += [_row(sender, channel=name, state=GIVEN_UP, tries=0, why=why) for name, _, why in problems]
+        rows += [
+            _row(sender, channel=each.channel, state=GIVEN_UP, tries=0, why=each.why)
+            for each in outbox.problems
+        ]
     return rows

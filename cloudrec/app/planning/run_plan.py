@@ -6,13 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec import providers
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
+from cloudrec.app.planning.calibration import kept_calibration
 from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
 from cloudrec.home import make_private, write_atomically
 from cloudrec.launchers.base.results_store import open_place
+from cloudrec.planning.fit.cpu import cpu_memory, cpu_step
 from cloudrec.planning.fit.layers import dense_work, is_known
 from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_offers
 from cloudrec.planning.fit.work import TrainingWork
@@ -25,10 +28,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.app.context import AppContext
+    from cloudrec.planning.fit.cpu import CpuStep
+    from cloudrec.planning.fit.memory import RankMemory
     from cloudrec.providers.base.offers import InstanceType
     from cloudrec.providers.base.prices import Prices
     from cloudrec.spec.load import Loaded
 
+LOCAL = "local"
 _FEATURES = 26  # of a run whose dataset is not named: Criteo's
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
@@ -57,6 +63,27 @@ class PlanWish:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnOffer:
+    """What the run would be on this machine.
+
+    Attributes:
+        step: the time of a step.
+        memory: of each rank.
+        cores: of this machine.
+        as_of: when it was measured.
+        hours: of the whole run; None if the samples are unknown.
+        refusal: why the run cannot be done; empty if it can.
+    """
+
+    step: CpuStep
+    memory: RankMemory
+    cores: int
+    as_of: str
+    hours: float | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """The work and every way to do it.
 
@@ -65,12 +92,14 @@ class RunPlan:
         offers: each machine and number of nodes, also those on which it cannot be done.
         tables_from: where the sizes of the tables are from.
         assumes: what is not known and was assumed; None for nothing.
+        here: what it would be on this machine, if that was measured.
     """
 
     work: TrainingWork
     offers: Sequence[PlannedOffer]
     tables_from: str
     assumes: str | None = None
+    here: Sequence[OwnOffer] = ()
 
 
 def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWish) -> RunPlan:
@@ -89,8 +118,11 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
     """
     settings = resolved_settings(underscored_keys(loaded.spec.trainer), flags).values
     work, tables_from = _work(settings, wish)
-    machines = list(_machines(app, wish))
-    if not machines:
+    here = _own_offers(app, work, wish)
+    machines = [] if wish.provider == LOCAL else list(_machines(app, wish))
+    if wish.provider == LOCAL and not here:
+        raise UsageError("this machine was not measured", remedy="run `cloudrec plan --calibrate`")
+    if not machines and not here:
         raise UsageError(
             "no machine type fits these options", remedy="leave out --gpus, --provider or --regions"
         )
@@ -98,7 +130,41 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
     model, assumes = str(settings["model"]), None
     if not is_known(model):
         assumes = f"the layers of {model} are not known, so they are counted as dlrm's"
-    return RunPlan(work=work, offers=offers, tables_from=tables_from, assumes=assumes)
+    return RunPlan(work=work, offers=offers, tables_from=tables_from, assumes=assumes, here=here)
+
+
+def _own_offers(app: AppContext, work: TrainingWork, wish: PlanWish) -> list[OwnOffer]:
+    if wish.gpu is not None or wish.provider not in {None, LOCAL} or wish.regions:
+        return []
+    known = kept_calibration(app)
+    if known is None:
+        return []
+    found = []
+    for ranks, rates in known.rates.items():
+        step = cpu_step(work, rates)
+        memory = cpu_memory(
+            work,
+            ranks=ranks,
+            baseline_bytes=known.baseline_bytes[ranks],
+            memory_bytes=known.memory_bytes,
+        )
+        refusal = ""
+        if work.global_batch is not None and work.global_batch % ranks:
+            refusal = f"a step of {work.global_batch:,} samples cannot be divided among {ranks} ranks"
+        elif not memory.fits:
+            refusal = f"each rank needs {memory.need:.1f} GiB and has {memory.have:.1f} GiB"
+        samples = work.samples_in_all
+        found.append(
+            OwnOffer(
+                step=step,
+                memory=memory,
+                cores=known.cores,
+                as_of=known.as_of,
+                hours=None if samples is None else samples / step.samples_per_s / 3600.0,
+                refusal=refusal,
+            )
+        )
+    return found
 
 
 def keep_plan(app: AppContext, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -191,6 +257,8 @@ def _machines(app: AppContext, wish: PlanWish) -> Iterator[MachineOffer]:
 
 def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWish) -> Iterator[MachineOffer]:
     """Yield a machine in the wanted regions, or in its cheapest one, for each capacity type."""
+    facts = providers.facts(provider)
+    control_plane, bucket = (facts.control_plane, facts.bucket) if facts is not None else ("", "")
     for capacity in wish.capacities:
         found = [
             price
@@ -202,9 +270,11 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
             best = min(here, key=lambda price: price.usd, default=None)
             if best is None and (region or capacity == SPOT):
                 continue  # the table does not show whether the region has it
+            place = region or (best.region if best else "")
+            control, stored = (prices.within(place).price(name) for name in (control_plane, bucket))
             yield MachineOffer(
                 provider=provider,
-                region=region or (best.region if best else ""),
+                region=place,
                 instance_type=hardware.instance_type,
                 capacity=capacity,
                 gpu=hardware.gpu,
@@ -215,4 +285,8 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
                 joins_nodes=bool(hardware.profile),
                 hourly_usd=best.hourly_usd if best else None,
                 price=best.label if best else "",
+                control_usd=control.hourly_usd if control else None,
+                control_price=control.label if control else "",
+                storage_usd=stored.hourly_usd if stored else None,
+                storage_price=stored.label if stored else "",
             )

@@ -85,6 +85,15 @@ _seconds, _hours = _time(1.0), _time(3600.0)
     help="The best first: by cost, time or samples/s.",
 )
 @click.option("--explain", metavar="TYPE", help="Memory and time of a machine type, by part.")
+@click.option(
+    "--calibrate", is_flag=True, help="First time the trainer on this machine, for at most a minute."
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a picture: cost against time, and the table.",
+)
 @click.option("--all", "everything", is_flag=True, help="Every number of nodes of every type.")
 @click.option(
     "--spot",
@@ -154,6 +163,8 @@ def plan(
     cloudrec plan --dataset s3://bucket/data
     cloudrec plan --gpus H100 --hours 24 --budget 500
     cloudrec plan --explain p5.48xlarge
+    cloudrec plan --calibrate
+    cloudrec plan --html plan.html
     cloudrec plan --samples 4000000000 -- --num_embeddings 10000000
     cloudrec plan --spot traces --deadline 60h
 
@@ -198,10 +209,13 @@ def _plan_run(
     sort: Order,
     explain: str | None,
     everything: bool,
+    calibrate: bool,
+    html: Path | None,
 ) -> None:
     """Print where the run fits, how fast it is and what it costs."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.cli import run_plan as text  # noqa: PLC0415
+    from cloudrec.home import write_atomically  # noqa: PLC0415
     from cloudrec.planning.fit.offers import best_of_each, ranked  # noqa: PLC0415
 
     application = context()
@@ -214,7 +228,12 @@ def _plan_run(
         samples=samples,
         ids=ids,
     )
+    if calibrate:
+        app.calibrate(application)
     plan = app.run_plan(application, loaded, flags, wish)
+    if explain == text.THIS_MACHINE and plan.here:
+        emit({"offers": [text.own_row(each) for each in plan.here]}, text.own_explanation(plan))
+        return
     if explain is not None:
         known = sorted({each.machine.instance_type for each in plan.offers})
         chosen = [each for each in plan.offers if each.machine.instance_type == explain]
@@ -229,6 +248,9 @@ def _plan_run(
         if (hours is None or (each.hours is not None and each.hours <= hours))
         and (budget is None or (each.usd is not None and each.usd <= budget))
     ]
+    if html is not None:
+        write_atomically(html, text.page(plan, offers))
+        click.echo(f"the picture is in {html}", err=True)
     if not everything:
         offers = best_of_each(offers)
     rows = [text.row(each, number) for number, each in enumerate(offers, start=1)]
@@ -239,7 +261,8 @@ def _plan_run(
         "samples": plan.work.samples_in_all,
         "assumes": plan.assumes,
     }
-    emit({**document, "offers": [*rows, *refused]}, text.table(plan, offers, everything=everything))
+    here = [text.own_row(each) for each in plan.here]
+    emit({**document, "offers": [*rows, *here, *refused]}, text.table(plan, offers, everything=everything))
 
 
 def _plan_spot(

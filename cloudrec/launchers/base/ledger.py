@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -30,10 +31,14 @@ from cloudrec.home import open_file, storage_error
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 
+# A whole line of a rank, as `append` writes it, with its launch and attempt.
+_OF_RANK = re.compile(
+    rb'\{"time": [0-9.]+, "event": "rank_(?:started|ended)", ("launch": \d+, "attempt": \d+),[^{}]*\}$'
+)
 _LATEST = 32503680000.0  # seconds since the epoch in the year 3000: a later time is damage
 _MOST_KNOWN = 256  # ledgers whose events this process keeps
 _COMPARED = 256  # bytes at the end of what was read, to see whether it is still there
@@ -120,19 +125,31 @@ class Ledger:
         Lines that an earlier call of this process has read are not read again: a supervisor looks at its
         ledger several times a second, for weeks.
         """
+        return self._read(_events, "")
+
+    def outline(self) -> list[LedgerEvent]:
+        """Return the events as `read` does, but of the ranks of one attempt, as a rule, only the last.
+
+        The state of a run, its times and its attempts are those of all events, and most lines of a long
+        ledger are of ranks: they are not parsed.
+        """
+        return self._read(_outlined, "outline")
+
+    def _read(self, parse: Callable[[bytes], list[LedgerEvent]], kind: str) -> list[LedgerEvent]:
+        key = (self.path, kind)
         with _LOCK:
-            known = _KNOWN.pop(self.path, _Read())
+            known = _KNOWN.pop(key, _Read())
             try:
                 with open_file(self.path) as file:
-                    known, rest = _continued(known, file)
+                    known, rest = _continued(known, file, parse)
             except FileNotFoundError:
                 return []
             except OSError as error:
                 raise DataError(f"cannot read {self.path}: {error.strerror or error}") from error
-            _KNOWN[self.path] = known  # the newest is last
+            _KNOWN[key] = known  # the newest is last
             while len(_KNOWN) > _MOST_KNOWN:
                 del _KNOWN[next(iter(_KNOWN))]
-            return [*known.events, *_events(rest)]
+            return [*known.events, *parse(rest)]
 
 
 @dataclass(kw_only=True)
@@ -153,11 +170,13 @@ class _Read:
 
 
 _FIRST_BYTES = 1 << 16  # of a ledger, which contain its first event unless they are damaged
-_KNOWN: dict[Path, _Read] = {}
+_KNOWN: dict[tuple[Path, str], _Read] = {}
 _LOCK = threading.Lock()
 
 
-def _continued(known: _Read, file: BinaryIO) -> tuple[_Read, bytes]:
+def _continued(
+    known: _Read, file: BinaryIO, parse: Callable[[bytes], list[LedgerEvent]]
+) -> tuple[_Read, bytes]:
     """Return what is known with the file's new lines, and the bytes of a last line without an end."""
     inode = os.fstat(file.fileno()).st_ino
     file.seek(max(known.size - len(known.end), 0))
@@ -167,7 +186,7 @@ def _continued(known: _Read, file: BinaryIO) -> tuple[_Read, bytes]:
     text = file.read()
     whole = text[: text.rfind(b"\n") + 1]
     if whole:
-        known.events += _events(whole)
+        known.events += parse(whole)
         known.size += len(whole)
         known.end = whole[-_COMPARED:]
     known.inode = inode
@@ -177,6 +196,19 @@ def _continued(known: _Read, file: BinaryIO) -> tuple[_Read, bytes]:
 def _events(text: bytes) -> list[LedgerEvent]:
     lines = text.decode("utf-8", errors="replace").splitlines()
     return [event for event in map(_parse, lines) if event is not None]
+
+
+def _outlined(text: bytes) -> list[LedgerEvent]:
+    """Return the events of lines, of consecutive lines of ranks of one attempt only the last."""
+    kept, before = list[bytes](), b""
+    for line in text.splitlines():
+        match = _OF_RANK.match(line)
+        attempt = match[1] if match is not None else b""
+        if attempt and attempt == before:
+            kept.pop()
+        kept.append(line)
+        before = attempt
+    return _events(b"\n".join(kept))
 
 
 def last_launch(events: Iterable[LedgerEvent]) -> int:

@@ -104,7 +104,7 @@ class LocalLauncher:
     def state(self, run: RunFolder) -> RunStatus:
         """Return the state; a run without a living supervisor is never RUNNING, whatever its ledger says."""
         alive = run.is_alive  # before the ledger is read: the last entry is written while it lives
-        events = run.ledger.read()
+        events = run.ledger.outline()
         state = state_after(events)
         attempt = last_attempt(events, launch=last_launch(events))
         if not state.is_final and not alive:

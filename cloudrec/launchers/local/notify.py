@@ -102,7 +102,7 @@ def send_due(run: RunFolder, environment: Mapping[str, str]) -> Outbox:
         launch = max((event.launch for event in run.ledger.read()), default=1)
         for problem in problems:
             if new and new[0].key not in before.known:
-                run.ledger.append(UNSENT, launch=launch, cause=problem)
+                run.ledger.append(UNSENT, launch=launch, cause=f"{problem.channel}: {problem.why}")
         write_atomically(path, outbox.to_json())
         while outbox.waiting and time.monotonic() < give_up:
             after = deliver(outbox, channels, now=time.time(), within_s=_ROUND_S)

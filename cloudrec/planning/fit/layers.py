@@ -99,6 +99,7 @@ class DenseWork:
         compares_rows: whether these are the items of every sample of the step, on all ranks.
         drawn: items that a step draws over all ranks, which every sample is compared with.
         drawn_flops: operations for each drawn item.
+        pairs: products of two vectors of a sample, of which dlrm selects half.
     """
 
     params: int = 0
@@ -108,6 +109,7 @@ class DenseWork:
     compares_rows: bool = False
     drawn: int = 0
     drawn_flops: float = 0.0
+    pairs: int = 0
 
     def __add__(self, other: DenseWork) -> DenseWork:
         """Return both together, of parts that compare nothing."""
@@ -115,12 +117,16 @@ class DenseWork:
             params=self.params + other.params,
             flops=self.flops + other.flops,
             activations=self.activations + other.activations,
+            pairs=self.pairs + other.pairs,
         )
 
     def times(self, count: int) -> DenseWork:
         """Return so many of it, each with separate parameters."""
         return DenseWork(
-            params=self.params * count, flops=self.flops * count, activations=self.activations * count
+            params=self.params * count,
+            flops=self.flops * count,
+            activations=self.activations * count,
+            pairs=self.pairs * count,
         )
 
     def step_flops(self, batch: int, ranks: int) -> float:
@@ -182,7 +188,7 @@ def _dlrm(sizes: LayerSizes) -> DenseWork:
     dim = sizes.bottom[-1] if sizes.bottom else sizes.num_dense
     width = dim + math.comb(vectors, 2)
     # The matrix of products is symmetric, so one product gives the gradients of both factors.
-    pairs = DenseWork(flops=2.0 * 2 * vectors * vectors * dim)
+    pairs = DenseWork(flops=2.0 * 2 * vectors * vectors * dim, pairs=vectors * vectors)
     return (
         _values(sizes.num_dense + sum(sizes.vectors) + dim + width)
         + _mlp([sizes.num_dense, *sizes.bottom])

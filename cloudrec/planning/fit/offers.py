@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cloudrec.planning.fit.gpus import gpu_rates
-from cloudrec.planning.fit.memory import rank_memory
+from cloudrec.planning.fit.memory import GIB, rank_memory
 from cloudrec.planning.fit.step import Links, step_time
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ class MachineOffer:
         joins_nodes: whether several of them train together over their fabric.
         hourly_usd: USD an hour; None if unknown.
         price: date and source of the price; empty if unknown.
+        control_usd: USD an hour of a cluster's control plane; None if unknown.
+        control_price: date and source of that price; empty if unknown.
+        storage_usd: USD an hour of a GiB in the cluster's bucket; None if unknown.
+        storage_price: date and source of that price; empty if unknown.
     """
 
     provider: str
@@ -56,6 +60,10 @@ class MachineOffer:
     joins_nodes: bool
     hourly_usd: float | None
     price: str = ""
+    control_usd: float | None = None
+    control_price: str = ""
+    storage_usd: float | None = None
+    storage_price: str = ""
 
     @property
     def links(self) -> Links:
@@ -77,7 +85,7 @@ class PlannedOffer:
         memory: memory of each rank.
         step: the time of a step; None if the GPU's or a link's rates are unknown.
         hours: hours of the whole run, with its start and expected preemptions; None if unknown.
-        usd: the cost of the nodes for these hours; None if unknown.
+        stored_gib: what the run has in the bucket; None if unknown.
         refusal: why the run cannot be done on it; empty if it can.
     """
 
@@ -86,14 +94,38 @@ class PlannedOffer:
     memory: RankMemory
     step: StepTime | None
     hours: float | None
-    usd: float | None
+    stored_gib: float | None
     refusal: str = ""
+
+    @property
+    def usd(self) -> float | None:
+        """The sum of the parts that are known, in USD; None if that of the nodes is unknown."""
+        parts = self.usd_by_part
+        return None if parts["nodes"] is None else sum(part or 0.0 for part in parts.values())
 
     @property
     def hourly_usd(self) -> float | None:
         """USD an hour of all nodes; None if unknown."""
         one = self.machine.hourly_usd
         return None if one is None else one * self.nodes
+
+    @property
+    def usd_by_part(self) -> dict[str, float | None]:
+        """USD by part for these hours; None where a price or an amount is unknown."""
+
+        def cost(hourly: float | None) -> float | None:
+            return None if hourly is None or self.hours is None else hourly * self.hours
+
+        machine, stored = self.machine, None
+        if machine.storage_usd is not None and self.stored_gib is not None:
+            stored = machine.storage_usd * self.stored_gib
+        # What leaves the region depends on where the data is from: no amount is known here.
+        return {
+            "nodes": cost(self.hourly_usd),
+            "control_plane": cost(machine.control_usd),
+            "storage": cost(stored),
+            "egress": None,
+        }
 
     @property
     def samples_per_s(self) -> float | None:
@@ -148,18 +180,17 @@ def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOf
     memory = rank_memory(work, ranks=ranks, gpu_gib=machine.gpu_gib)
     rates = gpu_rates(machine.gpu, machine.gpu_gib)
     step = step_time(work, rates, machine.links, nodes=nodes) if rates else None
-    hours = usd = None
+    hours = None
     if step is not None and work.samples_in_all is not None:
         training = work.samples_in_all / step.samples_per_s / 3600.0
         hours = _START_H + training / goodput(machine.capacity, nodes)
-        usd = hours * machine.hourly_usd * nodes if machine.hourly_usd is not None else None
     return PlannedOffer(
         machine=machine,
         nodes=nodes,
         memory=memory,
         step=step,
         hours=hours,
-        usd=usd,
+        stored_gib=None if work.stored_bytes is None else work.stored_bytes / GIB,
         refusal=_refusal(work, memory, ranks),
     )
 

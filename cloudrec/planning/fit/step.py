@@ -26,7 +26,6 @@ _LAUNCH_ALONE_S = 0.005  # of one GPU, which exchanges nothing and replays CUDA 
 # Bytes a second that a rank's reader threads copy to pinned memory. One thread alone was measured at 18 to
 # 20 GB/s on 2026-11-26 (benchmarks/results); the ranks of a machine share its memory.
 _READ_BYTES_S = 10e9
-_ID_BYTES, _OTHER_BYTES = 4, 64  # of a sample as it is stored; the others are dense features and the label
 # The true throughput lies between these multiples of the estimate, by the published runs (docs/plan.md).
 LOW, HIGH = 0.4, 1.5
 
@@ -81,6 +80,18 @@ class StepTime:
         return max(self.on_gpu, self.host, self.input)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by part."""
+        return {
+            "dense": self.dense,
+            "tables": self.tables,
+            "exchange": self.exchange,
+            "gradients": self.gradients,
+            "host": self.host,
+            "input": self.input,
+        }
+
+    @property
     def samples_per_s(self) -> float:
         """Samples a second over all ranks."""
         return self.batch * self.ranks / self.seconds
@@ -123,7 +134,7 @@ def step_time(work: TrainingWork, gpu: GpuRates, links: Links, *, nodes: int) ->
         exchange=exchange,
         gradients=gradients,
         host=_LAUNCH_S if ranks > 1 else _LAUNCH_ALONE_S,
-        input=batch * (work.ids * _ID_BYTES + _OTHER_BYTES) / _READ_BYTES_S,
+        input=batch * work.sample_bytes / _READ_BYTES_S,
     )
 
 

@@ -15,6 +15,9 @@ _BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 _TABLE_STATE = {"sgd": (0, 0), "rowwise_adagrad": (4, 0), "adagrad": (0, 4), "adam": (0, 8)}
 _DENSE_STATE = {"sgd": 0, "adagrad": 4, "adam": 8, "adamw": 8}
 
+_ID_BYTES, _OTHER_BYTES = 4, 64  # of a sample as it is stored; the others are dense features and the label
+_CHECKPOINTS = 2  # that a run keeps
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingWork:
@@ -70,6 +73,19 @@ class TrainingWork:
     def samples_in_all(self) -> int | None:
         """The samples of all epochs; None if unknown."""
         return None if self.samples is None else self.samples * self.epochs
+
+    @property
+    def stored_bytes(self) -> float | None:
+        """Bytes in the bucket: the dataset and two checkpoints; None if the samples are unknown."""
+        if self.samples is None:
+            return None
+        checkpoint = self.table_bytes + self.dense_bytes
+        return self.samples * self.sample_bytes + _CHECKPOINTS * checkpoint
+
+    @property
+    def sample_bytes(self) -> float:
+        """Bytes of a sample as it is stored."""
+        return self.ids * _ID_BYTES + _OTHER_BYTES
 
     def rank_batch(self, ranks: int) -> int:
         """Return the samples of a step on one rank."""

@@ -8,6 +8,8 @@ NOTICE = PreemptionNotice(service="aws", seconds=120, machine_ids="aws")
 
 FACTS = CloudFacts(
     name="aws",
+    control_plane="eks-cluster",
+    bucket="s3-standard-gib",
     fabrics=(
         Fabric(
             name="efa",

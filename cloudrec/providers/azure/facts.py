@@ -9,6 +9,7 @@ NOTICE = PreemptionNotice(service="azure", seconds=30, machine_ids="azure")
 
 FACTS = CloudFacts(
     name="azure",
+    control_plane="aks-standard",
     fabrics=(
         Fabric(
             name="infiniband",

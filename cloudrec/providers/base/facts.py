@@ -85,6 +85,8 @@ class CloudFacts:
             of a problem.
         metrics_agent: the service that `cluster.metrics: managed` switches on; empty if there is none.
         metrics_addons: the add-ons that this service needs in the cluster.
+        control_plane: what the price table calls the control plane; empty if it has no price of one.
+        bucket: what it calls a GiB in the cluster's bucket; empty if it has no price of one.
         topology: the labels by which it names the parts of the network that a node is in, the widest first.
     """
 
@@ -96,6 +98,8 @@ class CloudFacts:
     topology: tuple[str, ...] = ()
     metrics_agent: str = ""
     metrics_addons: tuple[str, ...] = ()
+    control_plane: str = ""
+    bucket: str = ""
 
 
 @cache

@@ -9,6 +9,8 @@ NOTICE = PreemptionNotice(service="gcp", seconds=15, machine_ids="gce")
 
 FACTS = CloudFacts(
     name="gcp",
+    control_plane="gke-cluster",
+    bucket="gcs-standard-gib",
     fabrics=(
         Fabric(name="tcpx", machines="GKE A3", image="gcp", base_image=PLAIN_IMAGE),
         Fabric(name="tcpxo", machines="GKE A3", image="gcp", base_image=PLAIN_IMAGE),

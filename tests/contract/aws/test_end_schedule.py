@@ -16,6 +16,7 @@ from cloudrec.app.records import known_clusters
 from cloudrec.spec.models import ClusterSpec
 from tests.contract.aws.support import Site, fresh
 from tests.sandbox.aws.support import Aws, stand_in
+from tests.tallies import Tally
 
 FIVE_MINUTES = 300.0
 EARLY = 7200.0  # the stand-in's clock takes some seconds for it
@@ -206,11 +207,11 @@ def test_gpu_nodes_of_a_killed_up_end_on_each_sampled_call(aws: Aws, tmp_path: P
 
 
 @pytest.mark.soak
-def test_gpu_nodes_of_a_killed_up_end_on_every_call(aws: Aws, tmp_path: Path) -> None:
+def test_gpu_nodes_of_a_killed_up_end_on_every_call(aws: Aws, tmp_path: Path, tally: Tally) -> None:
     calls = calls_from_the_group_on(aws, tmp_path)
     kills = [calls[number % len(calls)] for number in range(100)]
     left = ended_after(aws, tmp_path, kills)
-    print(f"{len(kills) - len(left)} of {len(kills)} ended, killed at calls {calls[0]} to {calls[-1]}")
+    tally(f"{len(kills) - len(left)} of {len(kills)} ended, killed at calls {calls[0]} to {calls[-1]}")
     assert left == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from cloudrec.keeper.managed.keeper import LINGER_S
 from tests.contract.aws.support_trace import Trace
 from tests.contract.aws.test_managed import begun, on, record, rounds
+from tests.tallies import Tally
 
 __all__ = ["begun"]
 CHANGES = "(create|update|patch|apply|delete) (?!selfsubject).*"
@@ -72,7 +73,7 @@ def check_machines(trace: Trace) -> None:
 
 @pytest.mark.parametrize("most", SWEEP)
 def test_a_train_that_is_killed_and_repeated_makes_one_run_and_its_nodes_once(
-    begun: Callable[..., Trace], tmp_path: Path, most: int
+    begun: Callable[..., Trace], tmp_path: Path, most: int, tally: Tally
 ) -> None:
     trace = begun()
     train = training(tmp_path)
@@ -98,7 +99,7 @@ def test_a_train_that_is_killed_and_repeated_makes_one_run_and_its_nodes_once(
         check_machines(trace)
         trace.kube.delete("Job", before, namespace=trace.namespace)
         before = name
-    print(f"train: killed {killed} times; one run and {NODES} machines after each repetition")
+    tally(f"train: killed {killed} times; one run and {NODES} machines after each repetition")
     assert killed >= FEW
     rounds(trace, lambda: len(on(trace, before)) == 1, "on nodes")
     trace.kube.delete("Job", before, namespace=trace.namespace)
@@ -109,7 +110,7 @@ def test_a_train_that_is_killed_and_repeated_makes_one_run_and_its_nodes_once(
 
 @pytest.mark.parametrize("most", SWEEP)
 def test_an_up_that_is_killed_and_repeated_leaves_the_run_its_nodes(
-    begun: Callable[..., Trace], tmp_path: Path, most: int
+    begun: Callable[..., Trace], tmp_path: Path, most: int, tally: Tally
 ) -> None:
     trace = begun()
     assert trace.command(*training(tmp_path), "one").returncode == 0
@@ -126,5 +127,5 @@ def test_an_up_that_is_killed_and_repeated_leaves_the_run_its_nodes(
     trace.round()
     assert len(on(trace, "one")) == 1
     assert sorted(trace.machines()) == machines
-    print(f"up: killed {killed} times; the run kept its {NODES} machines")
+    tally(f"up: killed {killed} times; the run kept its {NODES} machines")
     assert killed >= FEW

@@ -31,6 +31,7 @@ from tests.contract.aws.test_managed import (
     record,
     submit,
 )
+from tests.tallies import Tally
 
 __all__ = ["begun"]
 RUNS_S = 400.0  # of the simulated trainer, from its start in another zone
@@ -246,7 +247,7 @@ def brief_client(trace: Trace) -> Iterator[Kube]:
     ],
 )
 def test_a_run_succeeds_and_leaves_nothing_whatever_fails_at_a_call(
-    begun: Callable[..., Trace], kind: Kind, calls: Iterable[int]
+    begun: Callable[..., Trace], kind: Kind, calls: Iterable[int], tally: Tally
 ) -> None:
     trace = begun()
     disturbed, longest = 0, 0
@@ -261,7 +262,7 @@ def test_a_run_succeeds_and_leaves_nothing_whatever_fails_at_a_call(
                 f"at most {life.overlapped} machines: {sorted(set(life.hit))}",
                 flush=True,
             )
-    print(f"{kind}: {disturbed} times in {len(tuple(calls))} lives; the longest round has {longest} calls")
+    tally(f"{kind}: {disturbed} times in {len(tuple(calls))} lives; the longest round has {longest} calls")
     assert disturbed >= 2 * len(tuple(calls))
     assert longest <= CALLS
     trace.site.down()

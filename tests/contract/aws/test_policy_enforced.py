@@ -23,6 +23,7 @@ from tests.contract.aws.support_policies import (
 )
 from tests.contract.aws.test_cluster_side import ADMIN, ZONES, admin
 from tests.sandbox.aws.support import Aws, trust
+from tests.tallies import Tally
 
 # Without these, commands succeed, and report what is unknown: whether a quota is large enough.
 ACCOUNT = "123456789012"
@@ -161,11 +162,11 @@ def test_a_missing_action_fails_a_command_that_names_it(deployer: Deployer) -> N
 
 
 @pytest.mark.soak
-def test_each_missing_action_fails_a_command_that_names_it(deployer: Deployer) -> None:
+def test_each_missing_action_fails_a_command_that_names_it(deployer: Deployer, tally: Tally) -> None:
     deployer.come_and_go()
     used = set(deployer.aws.ask("GET", "")["permissions_used"]) - TOLERATED.keys() - {ONCE, DAILY}
     assert list(filter(None, (lacks(deployer, action) for action in sorted(used)))) == []
-    print(f"each of {len(used)} actions is needed")
+    tally(f"each of {len(used)} actions is needed")
 
 
 @pytest.mark.parametrize("action", TOLERATED)

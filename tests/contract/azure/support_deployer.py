@@ -74,6 +74,11 @@ class Deployer:
             ),
         )
 
+    def allow(self, actions: Sequence[str]) -> None:
+        """Leave these actions of the shipped roles, each where it is assigned."""
+        for name, role in ROLES.items():
+            self.permit(name, [action for action in role["Actions"] if action in actions])
+
     def assign(self, scope: str, role: str, principal: str = OBJECT, **condition: str) -> None:
         """Assign a role by its GUID."""
         models = azure_models.authorization

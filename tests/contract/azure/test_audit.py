@@ -15,7 +15,7 @@ from cloudrec.errors import ResourcesRemainError
 from cloudrec.providers.base.audit import UNMANAGED
 from tests.contract.azure.planted import KINDS, SIZE, Gardener, Planted
 from tests.contract.azure.support import Site, fresh
-from tests.contract.azure.test_deployer_role import ROLE, Deployer
+from tests.contract.azure.support_deployer import ACTIONS, Deployer
 from tests.sandbox.azure.support import Azure
 
 REGIONS = {"a": "eastus", "b": "westus2", "c": "westeurope"}
@@ -218,7 +218,7 @@ def test_down_with_kept_data_does_not_name_the_data(standing: Site) -> None:
 
 
 def test_a_missing_permission_is_named_and_the_rest_is_searched(azure: Azure, tmp_path: Path) -> None:
-    deployer = Deployer(azure, tmp_path)
+    deployer = Deployer(azure, tmp_path, wide=True)
     deployer.act("up")
     azure.control(enforce_iam=False)
     planted = Gardener(deployer.site).plant()
@@ -231,11 +231,22 @@ def test_a_missing_permission_is_named_and_the_rest_is_searched(azure: Azure, tm
     }
     assert lower(planted.all) <= unmanaged(search).keys()
     for action in (LISTING, *READS):
-        assert action in ROLE["Actions"]
-        deployer.permit([other for other in ROLE["Actions"] if other != action])
+        assert action in ACTIONS
+        deployer.allow([other for other in ACTIONS if other != action])
         without = searched(deployer)
         assert [text for text in without.unsearched if text.endswith(f"does not allow {action}")], action
         assert lower([*planted.grouped, *planted.bound]) <= unmanaged(without).keys()
+
+
+def test_a_deployer_of_one_group_finds_its_cluster_and_reads_what_it_could_not_search(
+    azure: Azure, tmp_path: Path
+) -> None:
+    deployer = Deployer(azure, tmp_path)
+    deployer.act("up")
+    deployer.site = Site(azure, tmp_path / "another home")
+    search = searched(deployer)
+    assert {"cluster", "gpu-nodes", "storage-account"} <= {leak.found.kind for leak in search.leaks}
+    assert any("Microsoft.Network/virtualNetworks/read" in text for text in search.unsearched)
 
 
 def searched(deployer: Deployer) -> LeakSearch:
@@ -248,9 +259,9 @@ def searched(deployer: Deployer) -> LeakSearch:
 
 
 def test_down_reports_a_search_that_the_role_does_not_allow(azure: Azure, tmp_path: Path) -> None:
-    deployer = Deployer(azure, tmp_path)
+    deployer = Deployer(azure, tmp_path, wide=True)
     deployer.act("up")
-    deployer.permit([action for action in ROLE["Actions"] if action != LISTING])
+    deployer.allow([action for action in ACTIONS if action != LISTING])
     azure.env.update(deployer.keys)
     try:
         removal = app.down(

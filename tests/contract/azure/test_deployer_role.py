@@ -13,6 +13,7 @@ from tests.contract.azure.support import Site
 from tests.contract.azure.support_deployer import ACTIONS, GROUP, Deployer, shipped
 from tests.contract.azure.test_cluster_side import ZONES, stray
 from tests.sandbox.azure.support import Azure
+from tests.tallies import Tally
 
 # Without these, `down` succeeds and reports what it could not search: see test_audit.py.
 REPORTED = {
@@ -132,7 +133,7 @@ def test_a_missing_action_fails_a_command_that_names_it(deployer: Deployer) -> N
 
 
 @pytest.mark.soak
-def test_each_missing_action_fails_a_command_that_names_it(deployer: Deployer) -> None:
+def test_each_missing_action_fails_a_command_that_names_it(deployer: Deployer, tally: Tally) -> None:
     since = len(deployer.azure.calls())
     deployer.come_and_go()
     needed = {action.lower() for action in called(deployer.azure, since)}
@@ -141,4 +142,4 @@ def test_each_missing_action_fails_a_command_that_names_it(deployer: Deployer) -
     actions = [action for action in wanted if action.lower() in needed and action not in REPORTED]
     for action in actions:
         deployer.lacks(action)
-    print(f"each of {len(actions)} actions is needed")
+    tally(f"each of {len(actions)} actions is needed")

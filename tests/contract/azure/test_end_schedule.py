@@ -19,6 +19,7 @@ from cloudrec.providers.azure.api import ids
 from cloudrec.spec.models import ClusterSpec
 from tests.contract.azure.support import Site, fresh
 from tests.sandbox.azure.support import Azure, stand_in
+from tests.tallies import Tally
 
 FIVE_MINUTES = 300.0
 EARLY = 7200.0  # the stand-in's clock takes some seconds for it
@@ -216,12 +217,12 @@ def test_gpu_nodes_of_a_killed_up_end_on_each_sampled_call(
 @pytest.mark.soak
 @pytest.mark.parametrize("limit", LIMITS)
 def test_gpu_nodes_of_a_killed_up_end_on_every_call(
-    azure: Azure, tmp_path: Path, limit: Sequence[str]
+    azure: Azure, tmp_path: Path, limit: Sequence[str], tally: Tally
 ) -> None:
     calls = calls_from_the_pool_on(azure, tmp_path, limit)
     kills = [calls[number % len(calls)] for number in range(100)]
     left = ended_after(azure, tmp_path, kills, limit)
-    print(f"{len(kills) - len(left)} of {len(kills)} ended, killed at calls {calls[0]} to {calls[-1]}")
+    tally(f"{len(kills) - len(left)} of {len(kills)} ended, killed at calls {calls[0]} to {calls[-1]}")
     assert left == []
 
 

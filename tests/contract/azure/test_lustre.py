@@ -11,8 +11,8 @@ import pytest
 from cloudrec.errors import CloudrecError, PreflightError
 from cloudrec_sandbox.azure.services.authorization.principals import STORAGE_CACHE
 from tests.contract.azure.support import Site
+from tests.contract.azure.support_deployer import Deployer
 from tests.contract.azure.test_cluster_side import ZONES
-from tests.contract.azure.test_deployer_role import Deployer
 from tests.contract.azure.test_reservations import assign
 from tests.sandbox.azure.support import Azure
 
@@ -74,7 +74,7 @@ def test_a_cluster_without_such_a_file_system_has_nothing_to_fill(azure: Azure, 
 
 
 def test_a_deployer_is_given_the_command_for_an_owner(azure: Azure, tmp_path: Path) -> None:
-    deployer = Deployer(azure, tmp_path)
+    deployer = Deployer(azure, tmp_path, wide=True)
     deployer.site = Site(azure, tmp_path, **FILLED)
     with pytest.raises(CloudrecError, match="lacks Storage Account Contributor") as caught:
         deployer.act("up")

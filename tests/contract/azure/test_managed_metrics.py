@@ -16,7 +16,7 @@ from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure.api import models as azure_models
 from cloudrec.spec.models import ClusterSpec
 from tests.contract.azure.support import Site
-from tests.contract.azure.test_deployer_role import ROLE, Deployer
+from tests.contract.azure.support_deployer import ACTIONS, Deployer
 from tests.sandbox.azure.support import Azure
 
 GROUP = "cloudrec-t"
@@ -24,9 +24,9 @@ INFRA = Path(__file__).parents[3] / "infra"
 _INSIGHTS, _VERSION = "Microsoft.Insights", "2022-06-01"
 KINDS = {"metrics-workspace", "metrics-endpoint", "metrics-rule", "metrics-association"}
 # What a deployer calls for the service alone.
-ACTIONS = tuple(
+OF_SERVICE = tuple(
     action
-    for action in ROLE["Actions"]
+    for action in ACTIONS
     if action.startswith(("Microsoft.Monitor/accounts/", f"{_INSIGHTS}/data"))
     and not action.endswith("/read")
 )
@@ -138,16 +138,16 @@ def test_a_role_without_the_service_removes_a_cluster_that_does_not_use_it(
     deployer = Deployer(azure, tmp_path)
     older = [
         action
-        for action in ROLE["Actions"]
+        for action in ACTIONS
         if not action.startswith(("Microsoft.Monitor/", f"{_INSIGHTS}/", "Microsoft.AlertsManagement/"))
     ]
-    assert len(ROLE["Actions"]) - len(older) == 16
-    deployer.permit(older)
+    assert len(ACTIONS) - len(older) == 16
+    deployer.allow(older)
     deployer.come_and_go()
     assert azure.state() == deployer.before
 
 
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("action", OF_SERVICE)
 def test_each_action_of_the_service_is_needed(azure: Azure, tmp_path: Path, action: str) -> None:
     deployer = Deployer(azure, tmp_path)
     deployer.site = managed(azure, tmp_path)

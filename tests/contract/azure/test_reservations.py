@@ -11,8 +11,8 @@ import pytest
 
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from tests.contract.azure.support import Site
+from tests.contract.azure.support_deployer import Deployer
 from tests.contract.azure.test_cluster_side import ZONES
-from tests.contract.azure.test_deployer_role import Deployer
 from tests.sandbox.azure.support import LOCATION, Azure
 
 OTHERS = "reserved"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.support_clouds import Cloud, Site, stand_in
+from tests.tallies import Tally
 
 LATER = timedelta(days=60)
 SOON = timedelta(days=4)  # of an end that moves: more than a slow `up` takes, at SPEED; an execution a minute
@@ -106,7 +107,7 @@ class Begun:
     ],
 )
 def test_no_gpu_node_is_left_five_minutes_after_the_end_of_a_killed_up(
-    cloud: Cloud, tmp_path: Path, most: int, budget_usd: float | None
+    cloud: Cloud, tmp_path: Path, most: int, budget_usd: float | None, tally: Tally
 ) -> None:
     begun = Begun(cloud, tmp_path, budget_usd)
     last = begun.calls()
@@ -118,7 +119,7 @@ def test_no_gpu_node_is_left_five_minutes_after_the_end_of_a_killed_up(
         done.append(begun.killed(len(done) + 1, *next(chosen)))
     ended = [after == 0 for _, _, after in done]
     died, had = sum(dead for dead, _, _ in done), sum(before > 0 for _, before, _ in done)
-    print(
+    tally(
         f"calls 1-{last} from {GROWS} on: {sum(ended)} of {len(ended)} without a GPU node {MINUTES} minutes"
         f" after the end; {died} killed, {had} had GPU nodes"
     )

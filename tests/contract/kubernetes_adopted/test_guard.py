@@ -232,6 +232,29 @@ def test_a_recently_scaled_pool_is_not_scaled_in_the_next_round(client: Kube) ->
     assert len(asked) == 2
 
 
+def test_a_record_of_a_clock_that_was_ahead_does_not_delay_a_scaling(client: Kube) -> None:
+    asked, nodes = list[str](), [2]
+    guard = Watched(client, ends(13), halts(asked, nodes))
+    assert guard.round(hours=6)
+    nodes[0] = 2
+    assert guard.round(hours=-3)  # the next keeper's clock is right, and the end has passed
+    assert nodes == [0]
+
+
+def test_idleness_of_a_clock_that_was_ahead_begins_now(site: Site, client: Kube) -> None:
+    asked, nodes = list[str](), [2]
+    guard = Watched(client, metered(site, autostop="30m"), halts(asked, nodes))
+    guard.now = datetime.now(UTC)
+    job(client, "r")
+    assert guard.round(hours=6)
+    client.delete("Job", "r", namespace=NAMESPACE)
+    assert guard.round(hours=-3)
+    assert guard.round(minutes=29)
+    assert asked == []
+    assert guard.round(minutes=2)
+    assert len(asked) == 1
+
+
 def test_a_partly_failed_halt_is_retried_in_the_next_round(client: Kube) -> None:
     asked = list[str]()
 

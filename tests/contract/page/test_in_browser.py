@@ -17,6 +17,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from cloudrec.cli.main import run
 from cloudrec.launchers import launcher
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
@@ -129,6 +130,28 @@ def test_the_report_has_none_either(
     assert page.locator(".tip").count() == page.locator("figure.chart").count() > 3  # the script draws
     context.close()
     assert (found, overflow, said) == ([], 0, [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_picture_of_a_plan_has_none_either(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, scheme: str
+) -> None:
+    monkeypatch.setenv("CLOUDREC_HOME", str(tmp_path / "home"))
+    file = tmp_path / "plan.html"
+    assert run(["plan", "--samples", "4000000", "--html", str(file), "--", "--num_embeddings", "9000"]) == 0
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,  # type: ignore[arg-type] # its values
+        bypass_csp=True,  # axe is a script, and the page allows none
+    )
+    page = context.new_page()
+    page.goto(file.as_uri())
+    found = [each["id"] for each in Axe().run(page).response["violations"] if each["impact"] in GRAVE]
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert page.locator("circle").count() == page.locator("tbody tr").count() > 30
+    context.close()
+    assert (found, overflow) == ([], 0)
 
 
 def test_pages_are_complete_without_a_script(open_page: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,45 @@ def test_a_damaged_plan_is_refused(home: Path, capsys: Capture, text: str) -> No
     (home / "plan.json").write_text(text)
     assert run(["up", "--from-plan", "1", "--dry-run"]) == 2
     assert "plan" in capsys.readouterr().err
+
+
+def test_the_cost_has_its_parts_and_what_each_is_from(capsys: Capture) -> None:
+    words = ("--samples", "4000000000", "--gpus", "h100", "--max-nodes", "2", "--", *LARGE)
+    offers = [each for each in planned(capsys, *words)["offers"] if each["usd"] is not None]
+    assert {each["provider"] for each in offers} == {"aws", "azure", "gcp"}
+    for each in offers:
+        parts = each["usd_by_part"]
+        assert parts["egress"] is None
+        assert each["usd"] == pytest.approx(sum(part or 0 for part in parts.values()))
+        basis = each["basis_by_figure"]
+        assert "from a table (20" in basis["usd"]["nodes"]
+        assert (basis["usd"]["storage"] == "unknown") == (parts["storage"] is None)
+        assert (basis["usd"]["control_plane"] == "unknown") == (parts["control_plane"] is None)
+    known = [each for each in offers if each["usd_by_part"]["control_plane"] is not None]
+    assert known
+    assert all(
+        each["usd_by_part"]["control_plane"] == pytest.approx(0.1 * each["hours"]) for each in known
+    )  # the three clouds' published price of a cluster is $0.10 an hour
+    stored = [each for each in offers if each["usd_by_part"]["storage"] is not None]
+    assert {each["region"] for each in stored} <= {"us-east-1", "us-central1", "us-east1"}
+    assert stored
+
+
+def test_a_picture_is_one_file_that_marks_what_no_offer_beats(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "plan.html"
+    words = ("--samples", "4000000000", "--all", "--html", str(file), "--", *LARGE)
+    offers = [each for each in planned(capsys, *words)["offers"] if each["fits"] and each["usd"]]
+    page = file.read_text(encoding="utf-8")
+    best = {
+        (each["nodes"], each["type"])
+        for each in offers
+        if not any(
+            other["usd"] <= each["usd"] and other["hours"] <= each["hours"]
+            and (other["usd"], other["hours"]) != (each["usd"], each["hours"])
+            for other in offers
+        )
+    }  # fmt: skip
+    marked = set(re.findall(r'<tr class="best-row"><th scope="row">(\d+) x ([^<]+)<', page))
+    assert {(int(nodes), name) for nodes, name in marked} == best
+    assert page.count("<circle") == len(offers)
+    assert not re.search(r"<script|<link|src=|url\(|https?:", page)

@@ -10,6 +10,7 @@ import pytest
 from cloudrec.errors import StorageError
 from cloudrec.launchers.base import ledger as module
 from cloudrec.launchers.base.ledger import Ledger, RunState, last_launch, state_after
+from cloudrec.launchers.base.verdict import last_attempt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,53 @@ def test_a_caller_may_change_the_list_of_events(tmp_path: Path) -> None:
     ledger.append("submitted", launch=1)
     ledger.read().clear()
     assert len(ledger.read()) == 1
+
+
+def test_an_outline_parses_few_lines_of_ranks_and_has_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    ledger.append("submitted", launch=1)
+    for attempt in range(3):
+        for event in ("rank_started", "rank_ended"):
+            for rank in range(100):
+                ledger.append(event, launch=1, attempt=attempt, rank=rank, pid=1, exit_code=-9)
+        ledger.append("restarting", launch=1, attempt=attempt + 1)
+    ledger.append("rank_started", launch=1, attempt=3, rank=0, pid=1)
+    everything = ledger.read()
+    parsed: list[str] = []
+    parse = module._parse
+
+    def counted(line: str) -> module.LedgerEvent | None:
+        parsed.append(line)
+        return parse(line)
+
+    monkeypatch.setattr(module, "_parse", counted)
+    outline = ledger.outline()
+    assert len(parsed) == 1 + 3 + 3 + 1
+    assert outline == [event for event in everything if event in outline]
+    assert last_attempt(outline, launch=1) == last_attempt(everything, launch=1) == 3
+    assert (outline[0], outline[-1]) == (everything[0], everything[-1])
+    others = [event for event in everything if not event.event.startswith("rank_")]
+    assert [event for event in outline if not event.event.startswith("rank_")] == others
+    ledger.append("failed", launch=1)
+    assert ledger.outline()[-1].event == "failed"
+    assert len(parsed) == 1 + 3 + 3 + 1 + 1
+
+
+def test_a_reader_takes_only_what_was_appended_from_the_file(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    for number in range(2000):
+        ledger.append("rank_started", launch=1, attempt=0, rank=number)
+    for read in (ledger.read, ledger.outline):
+        read()
+        ledger.append("running", launch=1)
+        before = _bytes_read()
+        assert read()[-1].event == "running"
+        assert _bytes_read() - before < 2000 < ledger.path.stat().st_size / 50
+
+
+def _bytes_read() -> int:
+    """Return the bytes that this process has read, as the kernel counts them."""
+    with open("/proc/self/io", "rb", buffering=0) as file:  # noqa: PTH123 - no buffer
+        return int(file.read(64).split()[1])

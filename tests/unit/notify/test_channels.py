@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from cloudrec.notify.channels import Hook, Mail, channels_of
-from cloudrec.notify.notice import Notification
+from cloudrec.notify.notice import Notification, UnusableChannel
 from cloudrec.spec.models import NotifySpec
 from tests.unit.notify.support_receivers import Mailbox, deaf_server, free_port, hooks, mail_server
 
@@ -183,4 +183,4 @@ def test_a_channel_without_its_secret_is_named() -> None:
     spec = NotifySpec(webhook="HOOK", email=("a@example.com",), smtp="127.0.0.1:25")
     channels, problems = channels_of(spec, {})
     assert [channel.name for channel in channels] == ["email"]
-    assert problems == ["webhook: its secret 'HOOK' is not set"]
+    assert problems == [UnusableChannel(channel="webhook", why="its secret 'HOOK' is not set")]

@@ -17,7 +17,7 @@ from cloudrec.home import Home
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.notify.channels import SendFailure
-from cloudrec.notify.notice import Notification
+from cloudrec.notify.notice import Notification, UnusableChannel
 from cloudrec.notify.outbox import Outbox
 from cloudrec.observe.runs import list_runs
 
@@ -69,7 +69,13 @@ def test_failures_of_another_week_and_of_other_channels_are_apart(tmp_path: Path
     written(tmp_path, "a", outbox((NOW - 8 * 86_400, "it answers 500", "final")))
     assert shown(tmp_path) == []
     written(tmp_path, "b", outbox((NOW - 60, "550 no such user", "final"), channel="email"))
-    written(tmp_path, "c", replace(Outbox(), problems=("slack: the variable SLACK_URL is not set",)))
+    written(
+        tmp_path,
+        "c",
+        replace(
+            Outbox(), problems=(UnusableChannel(channel="slack", why="the variable SLACK_URL is not set"),)
+        ),
+    )
     assert sorted(shown(tmp_path)) == [
         ("email", NOW - 60, 1, "550 no such user"),
         ("slack", None, 0, "the variable SLACK_URL is not set"),

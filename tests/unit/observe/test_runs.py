@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cloudrec.errors import DataError, UsageError
+from cloudrec.home import locked
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.observe.metrics import latest_metrics
 from cloudrec.observe.runs import find_run, list_runs, load_run, newest_folders
 
 if TYPE_CHECKING:
@@ -160,3 +162,15 @@ def test_the_newest_folder_is_found_without_a_look_at_any_other_event(tmp_path: 
         find_run(tmp_path, "third")
     assert caught.value.remedy is not None
     assert "the newest are: second, first, damaged" in caught.value.remedy
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_damaged_checkpoint_is_an_alarm_until_the_next_one(tmp_path: Path, *, is_replaced: bool) -> None:
+    run = _run(tmp_path, "one", "submitted", "started")
+    later = [{"kind": "checkpoint", "step": 30, "content": "full"}] if is_replaced else []
+    problem = "checkpoints/step-00000020/rank-00000.1.1.bin: the bytes have changed"
+    damage = {"kind": "checkpoint_damage", "step": 25, "problem": problem}
+    _metrics(run, {"kind": "checkpoint", "step": 20}, damage, *later)
+    assert (latest_metrics(run.metrics_file).damage == problem) is not is_replaced
+    with locked(run.lock_file, what="a run"):
+        assert (problem in (load_run(tmp_path, "one").cause or "")) is not is_replaced

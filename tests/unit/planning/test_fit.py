@@ -57,6 +57,22 @@ def test_the_gpus_part_of_a_step_agrees_with_published_runs(
     assert step.batch * step.ranks / step.on_gpu / published == pytest.approx(factor, abs=0.06)
 
 
+def test_a_bucket_costs_what_the_dataset_and_two_checkpoints_take_for_the_hours() -> None:
+    work = replace(MILLIONS, samples=1_000_000_000)
+    box = replace(BOX, storage_usd=0.023 / 730, storage_price="2026-11-27")
+    (priced,), (unpriced,) = (list(planned_offers(work, [each], most_nodes=1)) for each in (box, BOX))
+    dataset = 1_000_000_000 * (26 * 4 + 64)
+    rows = 26_000_000 * (128 * 4 + 4)  # fp32 with row-wise Adagrad
+    gib = (dataset + 2 * (rows + work.dense.params * 16)) / 2**30
+    assert priced.hours is not None
+    assert priced.usd_by_part["storage"] == pytest.approx(gib * 0.023 / 730 * priced.hours)
+    assert priced.usd == pytest.approx(55.04 * priced.hours + (priced.usd_by_part["storage"] or 0.0))
+    assert unpriced.usd_by_part["storage"] is None
+    assert unpriced.usd == pytest.approx(55.04 * priced.hours)
+    (unknown,) = planned_offers(MILLIONS, [box], most_nodes=1)
+    assert (unknown.usd, unknown.usd_by_part["storage"]) == (None, None)
+
+
 def test_the_input_limits_long_samples_of_a_small_model_and_the_host_a_small_batch() -> None:
     rates = gpu_rates("H200", 141)
     assert rates is not None

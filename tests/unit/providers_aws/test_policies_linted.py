@@ -109,7 +109,7 @@ def _covers(statement: dict[str, Any], arn: str) -> bool:
     return any(fnmatchcase(each, arn) or fnmatchcase(arn, each) for each in statement["Resource"])
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_policy_linters_have_no_unexplained_finding(found: dict[str, Any]) -> None:
     explained = [
         (each["policy"], each["finding"], each.get("detail", "")) for each in _EXPLAINED["explained"]
@@ -124,7 +124,7 @@ def test_policy_linters_have_no_unexplained_finding(found: dict[str, Any]) -> No
     assert used == set(explained), "some explanations explain nothing"
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_each_finding_above_low_is_an_exception_of_one_statement_and_action(found: dict[str, Any]) -> None:
     told: dict[str, set[tuple[str, ...]]] = {"elsewhere": set(), "newer": set()}
     for policy, finding, sid, details in found["grave"]:
@@ -140,7 +140,7 @@ def test_each_finding_above_low_is_an_exception_of_one_statement_and_action(foun
     assert told == {kind: _lacking(kind) for kind in told}
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_what_a_statement_lacks_is_in_the_other_statement_that_its_exception_names(
     found: dict[str, Any],
 ) -> None:
@@ -156,7 +156,7 @@ def test_what_a_statement_lacks_is_in_the_other_statement_that_its_exception_nam
             assert all(_covers(other, known["required"][kind]) for kind in missing), action
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_each_exception_has_a_reason_and_the_page_that_defines_its_actions(found: dict[str, Any]) -> None:
     for each in _exceptions():
         assert each["why"]

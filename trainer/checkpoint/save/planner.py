@@ -17,10 +17,13 @@ from trainer.checkpoint.save.snapshot import find_touched, groups_of
 from trainer.checkpoint.save.table_stream import stream_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trainer.base.row_stamps import Since
     from trainer.checkpoint.agreement import Ranks
     from trainer.checkpoint.claimed_store import ClaimedStore
     from trainer.checkpoint.history import History
+    from trainer.checkpoint.load.scrubber import Scrubber
     from trainer.checkpoint.save.device import SideDevice
     from trainer.checkpoint.save.saves import Kind, SavingOptions, Wanted
     from trainer.checkpoint.save.touched_bits import Touched
@@ -38,6 +41,7 @@ class SavePlanner:
         *,
         keep: int,
         device: SideDevice | None = None,
+        scrubber: Scrubber | None = None,
     ) -> None:
         self._ranks = ranks
         self._claimed = claimed
@@ -45,6 +49,7 @@ class SavePlanner:
         self._options = options
         self._keep = keep
         self._device = device
+        self._scrubber = scrubber  # on rank 0
 
     def begin(self, wanted: Wanted) -> Save:
         """Make the cut and decide what to write. Collective."""
@@ -103,6 +108,8 @@ class SavePlanner:
         options, first_rank = self._options, self._ranks.rank == 0
         alone = self._keep > 1 and self._history.is_newest_alone
         kind = plan_kind(options.mode, chain, longest=options.chain, alone=alone)
+        if options.scrub_bytes_per_s and self._history.renounce(self._damaged_files):
+            kind = "full"  # it shares no file with the damaged chain
 
         def find() -> tuple[Touched | None, Sizes]:
             if first_rank:
@@ -122,6 +129,9 @@ class SavePlanner:
         if touched is None or renewed or not is_worth_it(options.mode, every):
             return "full", None, Sizes(mine.full, mine.full)
         return kind, touched, mine
+
+    def _damaged_files(self) -> Collection[str]:
+        return () if self._scrubber is None else self._scrubber.found
 
 
 def _since(kind: Kind) -> Since:

@@ -62,6 +62,8 @@ class SavingOptions:
     keep_every: int = 0  # steps; checkpoints at multiples of it stay forever
     near: NearOptions | None = None  # this machine's copies of what it writes to a bucket; None for none
     stream: StreamLimits = field(default_factory=StreamLimits)  # of the tables of a device
+    scrub_bytes_per_s: float = 0.0  # at which files of the newest checkpoint are read again; 0: never
+    scrub_again_s: float = 3600.0  # until a file is read again
     copied_share: float = 1 / 16  # of a rank's bytes: up to this share is copied at a cut; above it, a fork
 
 

@@ -96,6 +96,7 @@ class RunCheckpoints:
         Raises:
             SaveError: see `save`.
         """
+        self._report_damage(course)
         try:
             self._note(course, self.saving.poll(course.progress, wait=wait))
         except SaveError as error:
@@ -146,6 +147,16 @@ class RunCheckpoints:
     def _slowest(self, seconds: float) -> int:
         """Return the largest value of any rank, so that all ranks decide the same."""
         return max(self.saving.world.gather_lists([int(seconds)]))
+
+    def _report_damage(self, course: Course) -> None:
+        """Report what was found damaged, after a save that was begun before."""
+        step = course.progress.step
+        for problem in () if self.saving.is_busy else self.saving.checkpointer.take_damage():
+            self._reporter.record("checkpoint_damage", step, problem=problem)
+            self._reporter.say(
+                f"step {step}: a file of the newest checkpoint is damaged: {problem}; the next checkpoint "
+                "begins a new chain"
+            )
 
     def _report_failure(self, course: Course, error: SaveError, outlook: str) -> None:
         step = course.progress.step

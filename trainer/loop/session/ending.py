@@ -92,6 +92,7 @@ class RunEnd:
             saving,
             goodput=self._ledger.totals(),
             metrics=metrics,
+            paths=self._run.learner.paths,
         )
         self._reporter.summarise({"status": status, **figures, **digests})
         self._reporter.say(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trainer.base.config import TrainerConfig
+    from trainer.loop.paths import ComputePaths
     from trainer.loop.progress import Progress
     from trainer.loop.saving import Saving
     from trainer.loop.session.course import AttemptClock
@@ -24,6 +25,7 @@ def make_summary(
     *,
     goodput: GoodputParts,
     metrics: Mapping[str, Any] | None,
+    paths: ComputePaths,
 ) -> dict[str, Any]:
     """Return the fields of summary.json other than the run's status and digests."""
     quality = {name: (metrics or {}).get(name) for name in ("auc", "logloss", "ne", "calibration")}
@@ -48,6 +50,7 @@ def make_summary(
             "last_step": saving.step,
         },
         "world_size": saving.world.size,
+        "paths": paths.to_json(),
     }
 
 

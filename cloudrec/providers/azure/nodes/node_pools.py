@@ -13,6 +13,7 @@ from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.api import aks, ids, models
 from cloudrec.providers.azure.api.aks import agrees
 from cloudrec.providers.azure.api.rows import group_name, node_group_name, place
+from cloudrec.providers.azure.api.tracked import our_groups
 from cloudrec.providers.azure.cluster.cluster import CLUSTER
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.network.placement import PLACEMENT
@@ -241,11 +242,13 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
     def _clusters(self, cluster: str | None) -> Sequence[tuple[str, str]]:
         """Return the name and the region of a cluster, or for None of all clusters that cloudrec created."""
         calls = self.azure.containerservice.managed_clusters
-        if cluster is not None:
-            name = group_name(cluster)
-            rows = [row] if (row := self.azure.get(calls.get, name, name)) is not None else []
-        else:
-            rows = self.azure.rows(calls.list)
+        # By group: a deployer's role may hold in the groups of its clusters only.
+        names = (
+            [group_name(cluster)]
+            if cluster is not None
+            else [group.name or "" for group in our_groups(self.azure)]
+        )
+        rows = [row for name in names if (row := self.azure.get(calls.get, name, name)) is not None]
         return [(row.name or "", place(row.location)) for row in rows if is_ours(row.tags or {}, cluster)]
 
     def _observe(self, row: models.containerservice.AgentPool, location: str) -> Observed:
