@@ -1,4 +1,4 @@
-"""The identities that a cluster has on Google Cloud, and what they may do to what others have in the project."""
+"""The identities of a cluster on Google Cloud, beside what others have in the project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 from cloudrec.providers.gcp import provider
 from tests.contract.gcp.support import Site
 from tests.contract.gcp.support_audit import APIS, Planter
-from tests.contract.gcp.test_deployer_role import END, ME, NODES, OWNER, later, prepare, replace_policy, unlimited
+from tests.contract.gcp.test_deployer_role import (
+    END,
+    ME,
+    NODES,
+    OWNER,
+    later,
+    prepare,
+    replace_policy,
+    unlimited,
+)
 from tests.sandbox.gcp import support_gke
 from tests.sandbox.gcp.support import PROJECT, REGION, ZONE
 from tests.sandbox.gcp.support import Gcp as Cloud
@@ -19,7 +28,7 @@ _LATEST = {"options": {"requestedPolicyVersion": 3}}
 
 
 class Estate:
-    """A deployer's cluster in a project that has much of others, and the stand-in's caller as each identity."""
+    """A deployer's cluster in a project with resources of others; the caller can be each identity."""
 
     def __init__(self, cloud: Cloud, folder: Path) -> None:
         self.cloud = cloud

@@ -1,4 +1,4 @@
-"""What each identity of a cluster may do to what others have in the project: nothing but what README.md lists.
+"""Each identity of a cluster may do to what others have in the project only what README.md lists.
 
 The permissions have the names of Google's reference (cloud.google.com/iam/docs/permissions-reference); the
 stand-in evaluates them in testIamPermissions as in calls, and serves the calls of most kinds.
@@ -35,7 +35,9 @@ TAKES = {
     "VPN tunnel": ("compute.vpnTunnels.delete",),
     "reservation": ("compute.reservations.delete", "compute.reservations.update"),
     "instance template": ("compute.instanceTemplates.delete", "compute.instanceTemplates.useReadOnly"),
-    "instance group manager": ("compute.instanceGroupManagers.delete", "compute.instanceGroupManagers.update"),
+    "instance group manager": (
+        "compute.instanceGroupManagers.delete", "compute.instanceGroupManagers.update",
+    ),
     "instance group": ("compute.instanceGroups.delete", "compute.instanceGroups.update"),
     "resource policy": ("compute.resourcePolicies.delete", "compute.resourcePolicies.update"),
     "Filestore instance": ("file.instances.delete", "file.instances.update"),
@@ -47,7 +49,9 @@ TAKES = {
     "snapshot": ("compute.snapshots.delete", "compute.snapshots.useReadOnly"),
     "image": ("compute.images.delete", "compute.images.useReadOnly"),
     "machine image": ("compute.machineImages.delete", "compute.machineImages.useReadOnly"),
-    "secret": ("secretmanager.versions.access", "secretmanager.secrets.update", "secretmanager.secrets.delete"),
+    "secret": (
+        "secretmanager.versions.access", "secretmanager.secrets.update", "secretmanager.secrets.delete",
+    ),
     "firewall rule": ("compute.firewalls.delete", "compute.firewalls.update"),
     "image repository": (
         "artifactregistry.repositories.downloadArtifacts",
@@ -55,14 +59,16 @@ TAKES = {
         "artifactregistry.repositories.update",
         "artifactregistry.repositories.delete",
     ),
-    "service account": ("iam.serviceAccounts.delete", "iam.serviceAccounts.update", "iam.serviceAccounts.actAs"),
+    "service account": (
+        "iam.serviceAccounts.delete", "iam.serviceAccounts.update", "iam.serviceAccounts.actAs",
+    ),
     "role": ("iam.roles.update", "iam.roles.delete"),
     "workflow": ("workflows.workflows.delete", "workflows.workflows.update", "workflows.executions.create",
                  "workflows.executions.get"),
     "cluster": ("container.clusters.delete", "container.clusters.update", "container.clusters.getCredentials",
                 "container.secrets.get", "container.pods.exec"),
 }  # fmt: skip
-# IAM knows no condition that tells these from those of others: README.md of infra/gcp lists them.
+# IAM knows no condition by which these differ from those of others: README.md of infra/gcp lists them.
 RESIDUAL = {
     "deployer": {
         "artifactregistry.repositories.delete",

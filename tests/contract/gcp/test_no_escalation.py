@@ -1,7 +1,7 @@
 """No identity of a cluster reaches more permissions on Google Cloud than it was given.
 
-The paths are Rhino Security's (https://github.com/RhinoSecurityLabs/GCP-IAM-Privilege-Escalation) and those that
-change a policy, a role or what runs as another account.
+The paths are Rhino Security's (https://github.com/RhinoSecurityLabs/GCP-IAM-Privilege-Escalation) and those
+that change a policy, a role or what runs as another account.
 """
 
 from __future__ import annotations

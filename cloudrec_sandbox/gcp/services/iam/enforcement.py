@@ -12,8 +12,10 @@ _TYPES = {"container": "Cluster"}
 # collections of Compute, which has names for some types only.
 _NAMED = ("compute", "container", "resourcemanager")
 _NAMED_IN_COMPUTE = frozenset(
-    ("backendServices", "disks", "firewalls", "forwardingRules", "globalForwardingRules", "images")
-    + ("instances", "instanceTemplates", "snapshots")
+    (
+        *("backendServices", "disks", "firewalls", "forwardingRules", "globalForwardingRules", "images"),
+        *("instances", "instanceTemplates", "snapshots"),
+    )
 )
 
 if TYPE_CHECKING:
