@@ -31,6 +31,7 @@ _SLOW = (
     "tests/contract/azure/test_reservations.py",
     "tests/contract/azure/test_workload_identity.py",
     "tests/contract/gcp/test_cluster_side.py",
+    "tests/contract/gcp/test_each_permission.py",
     "tests/contract/gcp/test_first_try.py",
     "tests/contract/gcp/test_network_side.py",
     "tests/contract/kubernetes/test_control_plane.py",
