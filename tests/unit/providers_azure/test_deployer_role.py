@@ -15,8 +15,8 @@ ROLES_SHIPPED = {
     name: json.loads((INFRA / f"{name}-role.json").read_text(encoding="utf-8"))
     for name in ("deployer", "subscription", "groups")
 }
-# What reveals no setting of a resource of others: indexes, operations, and what belongs to the subscription. Also
-# the sizes and numbers of capacity reservations, which `up` compares with the nodes before it makes anything.
+# What reveals no setting of a resource of others: indexes, operations, and what belongs to the subscription.
+# Also the sizes and numbers of capacity reservations, which `up` compares with the nodes.
 _SHOWS = re.compile(
     r"Microsoft\.(Resources/subscriptions(/.*)?|Authorization/role(Assignments|Definitions)|\w+/locations/.*|Compute/skus"
     r"|\w+/checkname\w+|Features/providers/features|Compute/capacityReservationGroups(/capacityReservations)?)/read",
