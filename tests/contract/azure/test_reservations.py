@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.azure.identity.roles import ROLES
 from tests.contract.azure.support import Site
 from tests.contract.azure.support_deployer import Deployer
 from tests.contract.azure.test_cluster_side import ZONES
@@ -63,6 +64,13 @@ def test_a_deployer_is_refused_before_the_cluster_with_the_command_for_the_owner
     given = wanted(azure)
     deployer = Deployer(azure, tmp_path)
     deployer.site = Site(azure, tmp_path, **given)
+    with pytest.raises(CloudrecError, match="capacityReservationGroups/read") as caught:
+        deployer.act("up")
+    assert caught.value.exit_code == 3
+    assert not [entry for entry in azure.state() if "managedClusters" in entry]
+    reserved = given["settings"]["capacity_reservation_group"].partition("/providers/")[0]
+    deployer.assign(reserved, ROLES["Reader"])
+    azure.advance(3600)
     with pytest.raises(CloudrecError, match="may not use the capacity reservations") as caught:
         deployer.act("up")
     assert caught.value.exit_code == 3

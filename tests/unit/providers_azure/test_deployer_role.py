@@ -16,10 +16,9 @@ ROLES_SHIPPED = {
     for name in ("deployer", "subscription", "groups")
 }
 # What reveals no setting of a resource of others: indexes, operations, and what belongs to the subscription.
-# Also the sizes and numbers of capacity reservations, which `up` compares with the nodes.
 _SHOWS = re.compile(
     r"Microsoft\.(Resources/subscriptions(/.*)?|Authorization/role(Assignments|Definitions)|\w+/locations/.*|Compute/skus"
-    r"|\w+/checkname\w+|Features/providers/features|Compute/capacityReservationGroups(/capacityReservations)?)/read",
+    r"|\w+/checkname\w+|Features/providers/features)/read",
     re.IGNORECASE,
 )
 
