@@ -61,7 +61,9 @@ def _node_at_first_checkpoint(server: Server, files: Any, laptop: Laptop, run: s
         assert time.monotonic() < deadline, laptop.state(run)
         time.sleep(0.05)
     with server.connect() as kube:
-        (pod,) = kube.list("Pod", namespace=server.namespace, labels={"cloudrec/run": run})
+        pods = kube.list("Pod", namespace=server.namespace, labels={"cloudrec/run": run})
+    # On a busy machine a pod may end before its first step, and the Job replaces it.
+    (pod,) = [each for each in pods if each["status"]["phase"] == "Running"]
     return str(pod["spec"]["nodeName"])
 
 
