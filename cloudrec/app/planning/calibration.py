@@ -60,7 +60,11 @@ def calibrate(app: AppContext) -> Calibration:
         PreflightError: the trainer cannot run here.
     """
     ranks = [count for count in range(1, MOST_RANKS + 1) if count <= len(os.sched_getaffinity(0))]
-    found = calibration_of([_measure(count) for count in ranks], f"{datetime.now(UTC):%Y-%m-%d}")
+    measured = []
+    for count in ranks:
+        app.report(f"timing the trainer with {count} rank{'s'[: count - 1]} for {_SECONDS[count]:.0f} s")
+        measured.append(_measure(count))
+    found = calibration_of(measured, f"{datetime.now(UTC):%Y-%m-%d}")
     make_private(app.home.root)
     document = {
         "version": VERSION,
@@ -197,7 +201,13 @@ def _measure(ranks: int) -> dict[str, Any]:
             f"the measurement with {ranks} ranks ended with {done.returncode}: {cause}",
             remedy="install the trainer: pip install 'cloudrec[trainer-cpu]'",
         )
-    return safe_object(done.stdout.strip().splitlines()[-1])
+    try:
+        return safe_object(done.stdout.strip().rpartition("\n")[2])
+    except ValueError as error:
+        raise PreflightError(
+            f"the measurement with {ranks} ranks printed no result: {error}",
+            remedy="install the trainer of this cloudrec's version: pip install 'cloudrec[trainer-cpu]'",
+        ) from error
 
 
 def _memory_bytes() -> int:

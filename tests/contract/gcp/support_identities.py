@@ -94,20 +94,20 @@ class Estate:
         name = f"mutant{''.join(each.title() for each in permission.split('.'))}"
         role = {"title": name, "includedPermissions": [permission]}
         with unlimited(self.cloud):
-            status, told = self.cloud.rest(
+            status, answer = self.cloud.rest(
                 "POST", f"/v1/projects/{PROJECT}/roles", {"roleId": name, "role": role}
             )
-        assert status in (200, 409), told
+        assert status in (200, 409), answer
         return {"role": f"projects/{PROJECT}/roles/{name}", "members": [ME]}
 
     def held(self, asked: list[str], resource: str = f"projects/{PROJECT}") -> set[str]:
         """Which of these permissions the caller has on a resource, by testIamPermissions."""
         version = "v3" if resource == f"projects/{PROJECT}" else "v1"
-        status, told = self.cloud.rest(
+        status, answer = self.cloud.rest(
             "POST", f"/{version}/{resource}:testIamPermissions", {"permissions": asked}
         )
-        assert status == 200, told
-        return set(told.get("permissions", []))
+        assert status == 200, answer
+        return set(answer.get("permissions", []))
 
 
 def _is_of(who: str, binding: dict[str, Any]) -> bool:

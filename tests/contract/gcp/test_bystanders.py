@@ -128,10 +128,10 @@ def refusals(estate: Estate) -> dict[str, bool]:
     found = {}
     for kind, (method, path) in deletions(estate).items():
         with kept(estate.cloud):
-            status, told = estate.cloud.rest(method, path)
+            status, answer = estate.cloud.rest(method, path)
         if status != 501:
             found[kind] = status == 403
-        assert status != 404, told
+        assert status != 404, answer
     return found
 
 

@@ -49,21 +49,21 @@ class Life:
             assert self.cloud.rest("PATCH", path, {"includedPermissions": kept})[0] == 200
             self.cloud.advance(600)
 
-    def told_without(self, permission: str) -> str:
+    def message_without(self, permission: str) -> str:
         """What `up` or `down` says of a missing permission; afterwards all is removed."""
         (name,) = [name for name in ROLES if permission in CUSTOM[name]["includedPermissions"]]
         self.permit(name, without=permission)
-        site, told = None, ""
+        site, message = None, ""
         try:
             site = self.site()
             site.up()
             site.down()
         except Exception as error:  # noqa: BLE001 - whatever a user would see
-            told = f"{error} {getattr(error, 'remedy', '')}"
+            message = f"{error} {getattr(error, 'remedy', '')}"
         self.permit(name)
         (site or self.site()).down()
         assert set(self.cloud.state()) == self.before
-        return told
+        return message
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def life(cloud: Cloud, tmp_path: Path) -> Life:
 
 def test_without_a_permission_a_command_fails_and_names_it(life: Life) -> None:
     for permission in SOME:
-        assert permission in life.told_without(permission)
+        assert permission in life.message_without(permission)
 
 
 @pytest.mark.soak
@@ -84,6 +84,6 @@ def test_each_permission_that_a_life_uses_is_needed(life: Life, tally: Tally) ->
     site.down()
     held = {each for name in ROLES for each in CUSTOM[name]["includedPermissions"]}
     needed = sorted(held & {call["iam_action"] for call in life.cloud.calls(since)} & used(life.cloud))
-    silent = {each: told for each in needed if each not in (told := life.told_without(each))}
+    silent = {each: message for each in needed if each not in (message := life.message_without(each))}
     tally(f"{len(needed) - len(silent)} of {len(needed)} used permissions are needed; {silent}")
     assert silent == {}
