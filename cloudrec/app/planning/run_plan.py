@@ -136,7 +136,13 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
 def _own_offers(app: AppContext, work: TrainingWork, wish: PlanWish) -> list[OwnOffer]:
     if wish.gpu is not None or wish.provider not in {None, LOCAL} or wish.regions:
         return []
-    known = kept_calibration(app)
+    try:
+        known = kept_calibration(app)
+    except UsageError as error:
+        if wish.provider == LOCAL:
+            raise
+        app.report(f"this machine is left out: {error.message}; {error.remedy}")
+        return []
     if known is None:
         return []
     found = []

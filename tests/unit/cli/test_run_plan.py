@@ -153,6 +153,21 @@ def test_a_damaged_plan_is_refused(home: Path, capsys: Capture, text: str) -> No
     assert "plan" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 2}', '{"version": 1, "rates": 3}', "\x00"])
+def test_a_damaged_calibration_hides_this_machine_alone(home: Path, capsys: Capture, text: str) -> None:
+    home.mkdir(mode=0o700)
+    (home / "calibration.json").write_text(text)
+    words = ["plan", "--samples", "4000000000", "-o", "json"]
+    assert run([*words, "--gpus", "h100", "--", *LARGE]) == 0
+    capsys.readouterr()
+    assert run([*words, "--", *LARGE]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)["offers"]
+    assert "this machine is left out" in found.err
+    assert run([*words, "--provider", "local", "--", *LARGE]) == 2
+    assert "run `cloudrec plan --calibrate` again" in capsys.readouterr().err
+
+
 def test_the_cost_has_its_parts_and_what_each_is_from(capsys: Capture) -> None:
     words = ("--samples", "4000000000", "--gpus", "h100", "--max-nodes", "2", "--", *LARGE)
     offers = [each for each in planned(capsys, *words)["offers"] if each["usd"] is not None]
