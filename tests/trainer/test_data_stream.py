@@ -203,6 +203,20 @@ def test_prefetching_yields_the_same_items() -> None:
         assert list(items) == list(range(100))
 
 
+@pytest.mark.parametrize("serial", [False, True])
+def test_a_serial_prefetch_thread_alone_is_limited_to_one_core(*, serial: bool) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with Prefetcher((torch.get_num_threads() for _ in range(1)), serial=serial) as items:
+            assert list(items) == [1 if serial else 3]
+            with Prefetcher(torch.get_num_threads() for _ in range(1)) as later:
+                assert list(later) == [3]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_prefetch_error_is_raised_in_place_of_its_item() -> None:
     def items() -> Iterator[int]:
         yield 1

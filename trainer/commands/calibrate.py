@@ -32,8 +32,10 @@ FEATURES, DENSE = 26, 13
 _MADE_UP = "trainer.data.formats.synthetic:made_up"
 _BAG_ROWS = 16_384  # samples of a dataset with several ids a feature
 _ENDLESS = 1_000_000
-_WARM_STEPS = 3
-_TURN_S = 0.1
+_READ_AHEAD = 2
+_WARM_STEPS = _READ_AHEAD + 2  # their batches were read before the turn, and caches are cold
+_TURN_S = 0.25
+_MOST_STEPS = 100
 _CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -187,12 +189,12 @@ def _take_turns(running: Sequence[_Running], world: World, *, until: float) -> N
     counts = []
     for each in running:
         one = max(world.sum([each.turn(1)[0]])[0] / world.size, 1e-4)
-        counts.append(max(2, min(round(_TURN_S / one), 50)))
+        counts.append(max(3, min(round(_TURN_S / one), _MOST_STEPS)))
     round_s = 0.0
     while not round_s or world.sum([float(time.perf_counter() + round_s < until)])[0] == world.size:
         begun = time.perf_counter()
         for each, count in zip(running, counts, strict=True):
-            each.seconds += each.turn(count + 1)[1:]  # the first step after another model's finds cold caches
+            each.seconds += each.turn(_WARM_STEPS + count)[_WARM_STEPS:]
         round_s = time.perf_counter() - begun
 
 
@@ -211,6 +213,7 @@ def _opened(sizes: TimedModel, world: World, folder: Path) -> Any:  # noqa: ANN4
         "interaction": sizes.interaction,
         "dcn_low_rank_dim": sizes.cross_rank,
         "model_digest": False,
+        "read_ahead": _READ_AHEAD,
         "device": world.device.type,
     }
     if sizes.hotness == 1:

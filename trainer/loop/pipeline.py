@@ -80,8 +80,9 @@ class _Feed:
         self._first_step = first_step
         self._make_input = make_input
         self._pin = pin
-        self._reader = Prefetcher(self._lay_out(batches), depth=ahead) if ahead else None
-        self._ready = self._lay_out(batches) if self._reader is None else iter(self._reader)
+        made = self._lay_out(batches)
+        self._reader = Prefetcher(made, depth=ahead, serial=not pin) if ahead else None
+        self._ready = made if self._reader is None else iter(self._reader)
         self.in_flight: deque[Batch] = (
             deque()
         )  # batches whose inputs were yielded, and whose step is not done

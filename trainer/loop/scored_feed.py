@@ -38,7 +38,7 @@ class ScoredFeed:
         self._device = device
         self._on_gpu = device.type == "cuda"
         made = self._made(batches)
-        self._reader = Prefetcher(made, depth=ahead) if ahead else None
+        self._reader = Prefetcher(made, depth=ahead, serial=not self._on_gpu) if ahead else None
         self._ready = made if self._reader is None else self._reader
 
     def __enter__(self) -> Self:
