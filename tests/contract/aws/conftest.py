@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.aws.support import Site, fresh
+from tests.contract.aws.support_identities import AwsEstate
 from tests.sandbox.aws.support import Aws, stand_in
 
 
@@ -26,3 +27,11 @@ def aws(process: Aws) -> Aws:
 @pytest.fixture
 def site(aws: Aws, tmp_path: Path) -> Site:
     return Site(aws, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def estate(process: Aws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsEstate]:
+    """A cluster beside another one, in an account with the permissions boundary."""
+    fresh(process)
+    yield AwsEstate(process, tmp_path_factory.mktemp("estate"))
+    process.control(enforce_iam=False)

@@ -214,7 +214,9 @@ def test_network_policies_are_enforced_and_only_the_network_plugin_changes_inter
         listed = iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         return {each["PolicyName"] for each in listed}
 
-    assert policies(plugin) == {"AmazonEKS_CNI_Policy"}
+    assert policies(plugin) == set()
+    written = iam.get_role_policy(RoleName=plugin, PolicyName="cloudrec")["PolicyDocument"]["Statement"]
+    assert {row["Sid"] for row in written if not row.get("Condition")} == {"Look", "Protect"}
     assert policies(node) == {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"}
 
 

@@ -39,8 +39,11 @@ def test_the_agent_comes_with_its_role_and_goes_with_its_logs(aws: Aws, tmp_path
     )["associations"]
     role = eks.describe_pod_identity_association(clusterName=cluster, associationId=given["associationId"])
     name = role["association"]["roleArn"].rpartition("/")[2]
-    attached = iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
-    assert [each["PolicyName"] for each in attached] == ["CloudWatchAgentServerPolicy"]
+    assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
+    written = iam.get_role_policy(RoleName=name, PolicyName="cloudrec")["PolicyDocument"]["Statement"]
+    assert [row["Resource"] for row in written if "logs:PutLogEvents" in row["Action"]] == [
+        f"arn:aws:logs:us-east-1:123456789012:log-group:/aws/containerinsights/{cluster}/*"
+    ]
     prefix = f"/aws/containerinsights/{cluster}/performance"
     (group,) = logs.describe_log_groups(logGroupNamePrefix=prefix)["logGroups"]
     assert group["retentionInDays"]

@@ -12,6 +12,15 @@ from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import Condition, Difference, Observed, Properties
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api.driver import AwsDriver, as_list, as_map
+from cloudrec.providers.aws.identity.policies import (
+    END,
+    SCHEDULER,
+    cni_policy,
+    end_policy,
+    guard_policy,
+    metrics_policy,
+    pod_policy,
+)
 from cloudrec.providers.aws.layout import TAG_REGION
 from cloudrec.providers.base.driver import is_ours, name_of
 from cloudrec.providers.base.layout import guard_account_of
@@ -29,10 +38,6 @@ if TYPE_CHECKING:
 
 ROLE = "role"
 GUARD = "guard"  # the suffix of the guard's role
-END = (
-    "end"  # the suffix of the role of the schedules that end the cluster; the deployer's policy relies on it
-)
-GPU_GROUPS = "gpu-"  # prefix of the names of GPU node groups, on which the guard's policy relies
 CNI_ACCOUNT = "kube-system/aws-node"  # namespace/name, created by the add-on
 METRICS_ACCOUNT = "amazon-cloudwatch/cloudwatch-agent"  # namespace/name, created by the add-on
 METRICS = "metrics"  # the suffix of the role of CloudWatch's agent
@@ -43,7 +48,6 @@ _INLINE = "cloudrec"  # name of the inline policy of a role
 _BOUNDARY = "cloudrec-boundary"  # the policy that is the boundary of every role, if the account has it
 _ROOT = "/cloudrec/"  # the IAM path that contains the paths of all clusters
 _EKS, _EC2, _PODS = "eks.amazonaws.com", "ec2.amazonaws.com", "pods.eks.amazonaws.com"
-_SCHEDULER = "scheduler.amazonaws.com"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,25 +79,19 @@ def resources(layout: AwsLayout) -> list[Resource]:
         _role(layout, "cluster", _EKS, managed=["AmazonEKSClusterPolicy"]),
         _role(layout, "node", _EC2, managed=node),
         # The network plugin changes interfaces: its own role, so that the nodes' role cannot.
-        _role(layout, "cni", _PODS, account=CNI_ACCOUNT, managed=["AmazonEKS_CNI_Policy"]),
-        _role(layout, "pod", _PODS, account=layout.settings.service_account, inline=_pod_policy(layout)),
-        _role(layout, GUARD, _PODS, account=guard_account(layout), inline=_guard_policy(layout)),
+        _role(layout, "cni", _PODS, account=CNI_ACCOUNT, inline=cni_policy(layout)),
+        _role(layout, "pod", _PODS, account=layout.settings.service_account, inline=pod_policy(layout)),
+        _role(layout, GUARD, _PODS, account=guard_account(layout), inline=guard_policy(layout)),
     ]
     if layout.settings.lustre_gib:
         # cloudrec creates the file system, not the CSI driver, so that the driver needs only to read.
         managed = ["AmazonFSxReadOnlyAccess"]
         roles.append(_role(layout, "lustre-csi", _PODS, account=LUSTRE_CSI_ACCOUNT, managed=managed))
     if layout.has_managed_metrics:
-        managed = ["CloudWatchAgentServerPolicy"]
-        roles.append(_role(layout, METRICS, _PODS, account=METRICS_ACCOUNT, managed=managed))
+        roles.append(_role(layout, METRICS, _PODS, account=METRICS_ACCOUNT, inline=metrics_policy(layout)))
     if layout.cluster.expires:
-        roles.append(_role(layout, END, _SCHEDULER, inline=_end_policy(layout)))
+        roles.append(_role(layout, END, SCHEDULER, inline=end_policy(layout)))
     return roles
-
-
-def role_arn(layout: AwsLayout, suffix: str) -> str:
-    """Return the ARN that a role of the cluster has or will have."""
-    return f"arn:{layout.partition}:iam::{layout.account}:role{layout.role_path}{layout.role(suffix)}"
 
 
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
@@ -144,7 +142,7 @@ def _trust(layout: AwsLayout, service: str, account: str) -> Mapping[str, object
                 "aws:RequestTag/kubernetes-service-account": name,
             }
         }
-    if service == _SCHEDULER:
+    if service == SCHEDULER:
         # Without the condition, schedules of others could use the role (confused deputy).
         group = (
             f"arn:{layout.partition}:scheduler:{layout.region}:{layout.account}:schedule-group/{layout.name}"
@@ -158,128 +156,6 @@ def _trust(layout: AwsLayout, service: str, account: str) -> Mapping[str, object
 def guard_account(layout: AwsLayout) -> str:
     """Return the guard's service account as namespace/name."""
     return guard_account_of(layout.settings.service_account)
-
-
-def _guard_policy(layout: AwsLayout) -> Mapping[str, object]:
-    """Return the guard's policy: it may list the node groups, and read and scale those with GPUs."""
-    front = f"arn:{layout.partition}:eks:{layout.region}:{layout.account}"
-    look = {
-        "Sid": "Look",
-        "Effect": "Allow",
-        "Action": "eks:ListNodegroups",
-        "Resource": f"{front}:cluster/{layout.name}",
-    }
-    scale = {
-        "Sid": "Scale",
-        "Effect": "Allow",
-        "Action": ["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"],
-        "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
-    }
-    more = [*_prices(layout), *_moves(layout), *_watches(layout)]
-    return {"Version": "2012-10-17", "Statement": [look, scale, *more]}
-
-
-def _watches(layout: AwsLayout) -> list[Mapping[str, object]]:
-    """Return what the keeper of a managed cluster needs to see that a zone has no capacity."""
-    if not layout.cluster.managed:
-        return []
-    # Amazon EC2 Auto Scaling has no narrower resource for this action.
-    action = "autoscaling:DescribeScalingActivities"
-    return [{"Sid": "Watch", "Effect": "Allow", "Action": action, "Resource": "*"}]
-
-
-def _prices(layout: AwsLayout) -> list[Mapping[str, object]]:
-    """Return what the guard needs to meter spot nodes; nothing for a cluster without them."""
-    if layout.cluster.capacity == "on-demand":
-        return []
-    # EC2 has no narrower resource for this action.
-    spot = {"Sid": "Prices", "Effect": "Allow", "Action": "ec2:DescribeSpotPriceHistory", "Resource": "*"}
-    return [spot]
-
-
-def _moves(layout: AwsLayout) -> list[Mapping[str, object]]:
-    """Return what the guard needs to move the end of a budget; nothing for a cluster without a budget.
-
-    UpdateSchedule passes the schedule's role again, which may only scale the same groups of nodes.
-    """
-    if layout.cluster.budget_usd is None:
-        return []
-    front = f"arn:{layout.partition}:scheduler:{layout.region}:{layout.account}"
-    return [
-        {
-            "Sid": "Move",
-            "Effect": "Allow",
-            "Action": ["scheduler:GetSchedule", "scheduler:UpdateSchedule"],
-            "Resource": f"{front}:schedule/{layout.name}/{GPU_GROUPS}*",
-        },
-        {
-            "Sid": "Note",
-            "Effect": "Allow",
-            "Action": "scheduler:TagResource",
-            "Resource": f"{front}:schedule-group/{layout.name}",
-        },
-        {
-            "Sid": "Pass",
-            "Effect": "Allow",
-            "Action": "iam:PassRole",
-            "Resource": role_arn(layout, END),
-            "Condition": {"StringEquals": {"iam:PassedToService": _SCHEDULER}},
-        },
-    ]
-
-
-def _end_policy(layout: AwsLayout) -> Mapping[str, object]:
-    """Return the policy of the schedules that end the cluster: they may scale the groups of GPU nodes."""
-    groups = f"nodegroup/{layout.name}/{GPU_GROUPS}*/*"
-    statement = {
-        "Sid": "Scale",
-        "Effect": "Allow",
-        "Action": "eks:UpdateNodegroupConfig",
-        "Resource": f"arn:{layout.partition}:eks:{layout.region}:{layout.account}:{groups}",
-    }
-    return {"Version": "2012-10-17", "Statement": [statement]}
-
-
-def _pod_policy(layout: AwsLayout) -> Mapping[str, object]:
-    """Return the policy of runs: they may read and write their prefix of the bucket, with its key."""
-    bucket = f"arn:{layout.partition}:s3:::{layout.bucket}"
-    prefix = layout.settings.prefix
-    under = f"{prefix}/*" if prefix else "*"
-    listing: dict[str, object] = {
-        "Sid": "List",
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket", "s3:ListBucketMultipartUploads"],
-        "Resource": bucket,
-    }
-    if prefix:
-        listing["Condition"] = {"StringLike": {"s3:prefix": [prefix, under]}}
-    objects = {
-        "Sid": "Objects",
-        "Effect": "Allow",
-        "Action": [
-            "s3:GetObject",
-            "s3:PutObject",
-            "s3:DeleteObject",
-            "s3:AbortMultipartUpload",
-            "s3:ListMultipartUploadParts",
-        ],
-        "Resource": f"{bucket}/{under}",
-    }
-    return {"Version": "2012-10-17", "Statement": [listing, objects, _use_of_key(layout)]}
-
-
-def _use_of_key(layout: AwsLayout) -> Mapping[str, object]:
-    """Return the statement that lets runs use the bucket's key through S3."""
-    statement = {"Sid": "Key", "Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"]}
-    through: dict[str, dict[str, str]] = {
-        "StringEquals": {"kms:ViaService": f"s3.{layout.region}.amazonaws.com"}
-    }
-    if layout.settings.kms_key:
-        return {**statement, "Resource": layout.settings.kms_key, "Condition": through}
-    # The key does not exist yet, so its ARN is unknown; its alias is known.
-    through["ForAnyValue:StringEquals"] = {"kms:ResourceAliases": layout.key_alias}
-    every = f"arn:{layout.partition}:kms:{layout.region}:{layout.account}:key/*"
-    return {**statement, "Resource": every, "Condition": through}
 
 
 class AwsRoleDriver(AwsDriver[AwsRoleProperties]):

@@ -9,7 +9,7 @@ from cloudrec.engine.graph import Prepaid
 from cloudrec.providers.aws import offers
 from cloudrec.providers.aws.cluster import addons
 from cloudrec.providers.aws.cluster.cluster import CLUSTER
-from cloudrec.providers.aws.identity import identity
+from cloudrec.providers.aws.identity import identity, policies
 from cloudrec.providers.aws.network import endpoints, firewall, network, routes
 from cloudrec.providers.aws.nodes import templates
 from cloudrec.providers.aws.nodes.end_schedule import END, AwsEndDriver, AwsEndProperties
@@ -141,9 +141,9 @@ def _end(layout: AwsLayout) -> list[Resource]:
         starts=block.start if block is not None and is_later else "",
         nodes=layout.cluster.nodes if is_later else 0,
         node_groups=tuple(sorted(_group_name(layout, way) for way in places(layout))),
-        role=identity.role_arn(layout, identity.END),
+        role=policies.role_arn(layout, policies.END),
     )
-    needs = (layout.key(identity.ROLE, identity.END),)
+    needs = (layout.key(identity.ROLE, policies.END),)
     return [layout.resource(END, needs=needs, properties=asked, hourly_usd=FREE)]
 
 
@@ -155,7 +155,7 @@ def _ends(layout: AwsLayout) -> tuple[str, ...]:
 def _group_name(layout: AwsLayout, way: Placement) -> str:
     """Return the name of a candidate's group of nodes; EKS allows 63 characters."""
     zone = way.zone.removeprefix(layout.region).lstrip("-")
-    return f"{identity.GPU_GROUPS}{way.instance_type.replace('.', '-')}-{zone}-{_SHORT[way.capacity]}"
+    return f"{policies.GPU_GROUPS}{way.instance_type.replace('.', '-')}-{zone}-{_SHORT[way.capacity]}"
 
 
 def _gpu(layout: AwsLayout) -> list[Resource]:

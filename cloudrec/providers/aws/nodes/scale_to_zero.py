@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from cloudrec.engine.graph import TAG_KEY
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api import eks
-from cloudrec.providers.aws.identity.identity import GPU_GROUPS
+from cloudrec.providers.aws.identity.policies import GPU_GROUPS
 from cloudrec.providers.aws.nodes.node_groups import GPU, launch_failure
 from cloudrec.providers.base.driver import is_ours
 from cloudrec.providers.base.protocol import Halt, PoolSize

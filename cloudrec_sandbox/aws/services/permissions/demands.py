@@ -28,6 +28,11 @@ _PASSES = {
     ("eks", "CreatePodIdentityAssociation"): ("roleArn", "pods.eks.amazonaws.com"),
     ("eks", "UpdatePodIdentityAssociation"): ("roleArn", "pods.eks.amazonaws.com"),
     ("iam", "AddRoleToInstanceProfile"): ("RoleName", "ec2.amazonaws.com"),
+    ("cloudformation", "CreateStack"): ("RoleARN", "cloudformation.amazonaws.com"),
+    ("codebuild", "CreateProject"): ("serviceRole", "codebuild.amazonaws.com"),
+    ("glue", "CreateJob"): ("Role", "glue.amazonaws.com"),
+    ("lambda", "CreateFunction"): ("Role", "lambda.amazonaws.com"),
+    ("sagemaker", "CreateNotebookInstance"): ("RoleArn", "sagemaker.amazonaws.com"),
 }
 # Which service's first use makes a service-linked role, in the caller's name (the services' user guides).
 _LINKED = {
@@ -107,9 +112,19 @@ def _ec2(call: Call) -> Iterator[Wish]:
                 resource=resource,
                 facts={**asked, "ec2:createaction": [call.action]},
             )
+    if call.action == "RunInstances":
+        for kind in _LAUNCHED:
+            yield Wish(action=action, resource=resources.ec2_arn(call, kind, "*"), facts=asked)
     brings = asked if call.action == "CreateTags" else {}
-    for named in resources.ec2_named(call, _ONLY.get(call.action)):
-        yield Wish(action=action, resource=named.arn, facts={**brings, **named.facts})
+    named = list(resources.ec2_named(call, _ONLY.get(call.action)))
+    for each in named:
+        yield Wish(action=action, resource=each.arn, facts={**brings, **each.facts})
+    if not made and not named:  # resources of a type that is not known here
+        yield Wish(action=action, facts=asked)
+    profile = call.params.get("IamInstanceProfile") or {}
+    if role := resources.role_in(call, str(profile.get("Name") or profile.get("Arn") or "")):
+        facts = {"iam:passedtoservice": ["ec2.amazonaws.com"]}
+        yield Wish(action="iam:PassRole", resource=role, facts=facts)
     # Private DNS makes a hosted zone and associates the VPC with it, in the caller's name.
     if call.action == "CreateVpcEndpoint" and call.params.get("PrivateDnsEnabled"):
         yield Wish(action="route53:AssociateVPCWithHostedZone")

@@ -82,13 +82,23 @@ def _caller(call: Call) -> Caller:
             role = next((role for role in iam.roles.values() if role.arn == session.role_arn), None)
             if role is None:
                 return Caller(arn=str(session.arn), documents=())
-            boundary = _managed(call.world, role.permissions_boundary_arn)
-            return Caller(arn=str(session.arn), documents=tuple(_documents(role)), boundary=boundary)
+            return _session(call.world, str(session.arn), role)
     message = "The security token included in the request is invalid."
     if call.service == "ec2":
         raise AwsError("AuthFailure", message, status=HTTPStatus.UNAUTHORIZED)
     code = "InvalidAccessKeyId" if call.service == "s3" else "InvalidClientTokenId"
     raise AwsError(code, message, status=HTTPStatus.FORBIDDEN)
+
+
+def role_may(world: World, role: Any, wish: Wish) -> bool:  # noqa: ANN401 - moto's role
+    """Return whether a role's policies and its boundary allow an action."""
+    caller = _session(world, str(role.arn), role)
+    return allows(caller.documents, wish) and (caller.boundary is None or allows(caller.boundary, wish))
+
+
+def _session(world: World, arn: str, role: Any) -> Caller:  # noqa: ANN401 - moto's role
+    boundary = _managed(world, role.permissions_boundary_arn)
+    return Caller(arn=arn, documents=tuple(_documents(role)), boundary=boundary)
 
 
 def _managed(world: World, arn: str | None) -> tuple[Document, ...] | None:

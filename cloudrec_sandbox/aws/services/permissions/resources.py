@@ -25,6 +25,7 @@ _TYPES = {
     "nat": "natgateway",
     "rtb": "route-table",
     "sg": "security-group",
+    "snap": "snapshot",
     "subnet": "subnet",
     "vol": "volume",
     "vpc": "vpc",
@@ -115,6 +116,13 @@ def profile_arn(call: Call, name: str) -> str:
         if profile.name == name:
             return str(profile.arn)
     return f"arn:aws:iam::{call.account}:instance-profile/{name}"
+
+
+def role_in(call: Call, profile: str) -> str:
+    """Return the ARN of the role in an instance profile, given by its name or ARN; empty without one."""
+    profiles = call.world.backend("iam", GLOBAL).instance_profiles.values()
+    found = [each.roles for each in profiles if profile in (each.name, str(each.arn))]
+    return str(found[0][0].arn) if found and found[0] else ""
 
 
 def iam_arn(call: Call) -> str:

@@ -14,8 +14,12 @@ from cloudrec_sandbox.aws.services.ec2 import launches
 from cloudrec_sandbox.aws.services.eks import checks
 from cloudrec_sandbox.aws.services.eks.node_groups import disks
 from cloudrec_sandbox.aws.services.eks.state import Cluster, Nodegroup, invalid_parameter, invalid_request
+from cloudrec_sandbox.aws.services.permissions.enforcement import role_may
+from cloudrec_sandbox.aws.services.permissions.policies import Wish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
 
@@ -26,6 +30,12 @@ _MOST_UNAVAILABLE = 100  # nodes during an update
 _OVERRIDE = {"nodeMonitoringCondition", "nodeUnhealthyReason", "minRepairWaitTimeMins", "repairAction"}
 # Kubernetes' documentation, "Labels and Selectors": syntax of values.
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_TAG_INTERFACE = "cluster.k8s.amazonaws.com/name"
+_PLUGIN_READS = ("DescribeInstances", "DescribeInstanceTypes", "DescribeNetworkInterfaces",
+                 "DescribeSubnets", "DescribeTags")  # fmt: skip
+_PLUGIN_CHANGES = ("AssignPrivateIpAddresses", "AttachNetworkInterface", "DeleteNetworkInterface",
+                   "DetachNetworkInterface", "ModifyNetworkInterfaceAttribute",
+                   "UnassignPrivateIpAddresses")  # fmt: skip
 _NODE_POLICIES = {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
 
 
@@ -294,9 +304,9 @@ def can_join(call: Call, cluster: Cluster, role_policies: set[str], subnet_ids: 
 def has_network(world: World, cluster: Cluster, group: Nodegroup) -> bool:
     """Return whether nodes get ready: there is a network plugin, and it may assign addresses to pods.
 
-    Its rights (AmazonEKS_CNI_Policy) come from the nodes' role, or from the role that the add-on or a pod
-    identity association gives to its service account ("Configure Amazon VPC CNI plugin to use IRSA" and "EKS
-    Pod Identity" in the user guide).
+    Its rights come from the nodes' role, or from the role that the add-on or a pod identity association gives
+    to its service account ("Configure Amazon VPC CNI plugin to use IRSA" and "EKS Pod Identity" in the user
+    guide).
     """
     addon = cluster.addons.get("vpc-cni")
     if addon is None and not cluster.parameters.get("bootstrapSelfManagedAddons", True):
@@ -309,7 +319,26 @@ def has_network(world: World, cluster: Cluster, group: Nodegroup) -> bool:
             if (row["namespace"], row["serviceAccount"]) == ("kube-system", "aws-node")
         ]
     found = [iam.role_of(world, arn) for arn in roles if arn]
-    return any(role is not None and "AmazonEKS_CNI_Policy" in iam.policy_names(role) for role in found)
+    needs = list(_of_plugin(cluster))
+    return any(role is not None and all(role_may(world, role, each) for each in needs) for role in found)
+
+
+def _of_plugin(cluster: Cluster) -> Iterator[Wish]:
+    """Yield what the network plugin does (docs/iam-policy.md of amazon-vpc-cni-k8s).
+
+    It tags each interface that it creates with the cluster's name, so that a policy can be limited to these.
+    """
+    front, (tag, name) = "arn:aws:ec2:us-east-1:123456789012", (_TAG_INTERFACE, cluster.document["name"])
+    for action in _PLUGIN_READS:
+        yield Wish(action=f"ec2:{action}", resource="*")
+    interface = f"{front}:network-interface/eni-1"
+    asked = {f"aws:requesttag/{tag}": [name], "aws:tagkeys": [tag]}
+    yield Wish(action="ec2:CreateNetworkInterface", resource=interface, facts=asked)
+    asked |= {"ec2:createaction": ["CreateNetworkInterface"]}
+    yield Wish(action="ec2:CreateTags", resource=interface, facts=asked)
+    for action in _PLUGIN_CHANGES:
+        facts = {f"aws:resourcetag/{tag}": [name]}
+        yield Wish(action=f"ec2:{action}", resource=interface, facts=facts)
 
 
 def _has_way_out(ec2: Any, subnet_id: str) -> bool:  # noqa: ANN401 - moto's EC2 backend

@@ -1,0 +1,213 @@
+"""The inline policies of a cluster's roles: each allows what its holder does to this cluster alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloudrec.engine.graph import TAG_CLUSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.providers.aws.layout import AwsLayout
+
+END = (
+    "end"  # the suffix of the role of the schedules that end the cluster; the deployer's policy relies on it
+)
+GPU_GROUPS = "gpu-"  # prefix of the names of GPU node groups, on which the guard's policy relies
+SCHEDULER = "scheduler.amazonaws.com"
+
+_TAG_INTERFACE = "cluster.k8s.amazonaws.com/name"  # which the network plugin sets on interfaces
+
+
+def role_arn(layout: AwsLayout, suffix: str) -> str:
+    """Return the ARN that a role of the cluster has or will have."""
+    return f"arn:{layout.partition}:iam::{layout.account}:role{layout.role_path}{layout.role(suffix)}"
+
+
+def guard_policy(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the guard's policy: it may list the node groups, and read and scale those with GPUs."""
+    front = f"arn:{layout.partition}:eks:{layout.region}:{layout.account}"
+    look = {
+        "Sid": "Look",
+        "Effect": "Allow",
+        "Action": "eks:ListNodegroups",
+        "Resource": f"{front}:cluster/{layout.name}",
+    }
+    scale = {
+        "Sid": "Scale",
+        "Effect": "Allow",
+        "Action": ["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"],
+        "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
+    }
+    more = [*_prices(layout), *_moves(layout), *_watches(layout)]
+    return {"Version": "2012-10-17", "Statement": [look, scale, *more]}
+
+
+def _watches(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the keeper of a managed cluster needs to see that a zone has no capacity."""
+    if not layout.cluster.managed:
+        return []
+    # Amazon EC2 Auto Scaling has no narrower resource for this action.
+    action = "autoscaling:DescribeScalingActivities"
+    return [{"Sid": "Watch", "Effect": "Allow", "Action": action, "Resource": "*"}]
+
+
+def _prices(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the guard needs to meter spot nodes; nothing for a cluster without them."""
+    if layout.cluster.capacity == "on-demand":
+        return []
+    # EC2 has no narrower resource for this action.
+    spot = {"Sid": "Prices", "Effect": "Allow", "Action": "ec2:DescribeSpotPriceHistory", "Resource": "*"}
+    return [spot]
+
+
+def _moves(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the guard needs to move the end of a budget; nothing for a cluster without a budget.
+
+    UpdateSchedule passes the schedule's role again, which may only scale the same groups of nodes.
+    """
+    if layout.cluster.budget_usd is None:
+        return []
+    front = f"arn:{layout.partition}:scheduler:{layout.region}:{layout.account}"
+    return [
+        {
+            "Sid": "Move",
+            "Effect": "Allow",
+            "Action": ["scheduler:GetSchedule", "scheduler:UpdateSchedule"],
+            "Resource": f"{front}:schedule/{layout.name}/{GPU_GROUPS}*",
+        },
+        {
+            "Sid": "Note",
+            "Effect": "Allow",
+            "Action": "scheduler:TagResource",
+            "Resource": f"{front}:schedule-group/{layout.name}",
+        },
+        {
+            "Sid": "Pass",
+            "Effect": "Allow",
+            "Action": "iam:PassRole",
+            "Resource": role_arn(layout, END),
+            "Condition": {"StringEquals": {"iam:PassedToService": SCHEDULER}},
+        },
+    ]
+
+
+def end_policy(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the policy of the schedules that end the cluster: they may scale the groups of GPU nodes."""
+    groups = f"nodegroup/{layout.name}/{GPU_GROUPS}*/*"
+    statement = {
+        "Sid": "Scale",
+        "Effect": "Allow",
+        "Action": "eks:UpdateNodegroupConfig",
+        "Resource": f"arn:{layout.partition}:eks:{layout.region}:{layout.account}:{groups}",
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def cni_policy(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the network plugin's policy: AmazonEKS_CNI_Policy, limited to the cluster's own resources.
+
+    It follows "Scope-down IAM policy per EKS cluster" (docs/iam-policy.md of amazon-vpc-cni-k8s). The plugin
+    tags the interfaces that it creates with the cluster's name; launch templates tag the nodes' own ones.
+    """
+    front = f"arn:{layout.partition}:ec2:{layout.region}:{layout.account}"
+    interfaces, groups = f"{front}:network-interface/*", f"{front}:security-group/*"
+    of_nodes = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": layout.title}}
+    change = ["AssignPrivateIpAddresses", "AttachNetworkInterface", "DetachNetworkInterface"]
+    change += ["ModifyNetworkInterfaceAttribute", "UnassignPrivateIpAddresses"]
+    described = ["Instances", "InstanceTypes", "NetworkInterfaces", "SecurityGroups", "Subnets", "Tags"]
+    asked: list[tuple[str, list[str], object, object]] = [
+        ("Look", [f"Describe{name}" for name in described], "*", None),
+        ("Create", ["CreateNetworkInterface"], interfaces,
+         {"StringEquals": {f"aws:RequestTag/{_TAG_INTERFACE}": layout.name}}),
+        ("Place", ["CreateNetworkInterface"], f"{front}:subnet/*", of_nodes),
+        ("Protect", ["CreateNetworkInterface", "ModifyNetworkInterfaceAttribute"], groups, None),
+        ("Tag", ["CreateTags"], interfaces,
+         {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
+        ("TagOfNodes", ["CreateTags"], interfaces, of_nodes),
+        ("OfNodes", change, [f"{front}:instance/*", interfaces], of_nodes),
+        ("OfPods", [*change, "DeleteNetworkInterface"], interfaces,
+         {"StringEquals": {f"aws:ResourceTag/{_TAG_INTERFACE}": layout.name}}),
+    ]  # fmt: skip
+    statements = [
+        {
+            "Sid": sid,
+            "Effect": "Allow",
+            "Action": [f"ec2:{name}" for name in names],
+            "Resource": resource,
+            **({"Condition": condition} if condition else {}),
+        }
+        for sid, names, resource, condition in asked
+    ]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def metrics_policy(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the policy of CloudWatch's agent: CloudWatchAgentServerPolicy for the cluster's log groups only.
+
+    cloudrec creates the log group with its retention, so the agent needs neither permission.
+    """
+    groups = f"arn:{layout.partition}:logs:{layout.region}:{layout.account}:log-group"
+    look = {
+        "Sid": "Look",
+        "Effect": "Allow",
+        "Action": ["ec2:DescribeTags", "ec2:DescribeVolumes", "logs:DescribeLogGroups"],
+        "Resource": "*",
+    }
+    send = {
+        "Sid": "Send",
+        "Effect": "Allow",
+        "Action": "cloudwatch:PutMetricData",
+        "Resource": "*",
+        "Condition": {"StringEquals": {"cloudwatch:namespace": ["CWAgent", "ContainerInsights"]}},
+    }
+    write = {
+        "Sid": "Write",
+        "Effect": "Allow",
+        "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+        "Resource": f"{groups}:/aws/containerinsights/{layout.name}/*",
+    }
+    return {"Version": "2012-10-17", "Statement": [look, send, write]}
+
+
+def pod_policy(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the policy of runs: they may read and write their prefix of the bucket, with its key."""
+    bucket = f"arn:{layout.partition}:s3:::{layout.bucket}"
+    prefix = layout.settings.prefix
+    under = f"{prefix}/*" if prefix else "*"
+    listing: dict[str, object] = {
+        "Sid": "List",
+        "Effect": "Allow",
+        "Action": ["s3:ListBucket", "s3:ListBucketMultipartUploads"],
+        "Resource": bucket,
+    }
+    if prefix:
+        listing["Condition"] = {"StringLike": {"s3:prefix": [prefix, under]}}
+    objects = {
+        "Sid": "Objects",
+        "Effect": "Allow",
+        "Action": [
+            "s3:GetObject",
+            "s3:PutObject",
+            "s3:DeleteObject",
+            "s3:AbortMultipartUpload",
+            "s3:ListMultipartUploadParts",
+        ],
+        "Resource": f"{bucket}/{under}",
+    }
+    return {"Version": "2012-10-17", "Statement": [listing, objects, _use_of_key(layout)]}
+
+
+def _use_of_key(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the statement that lets runs use the bucket's key through S3."""
+    statement = {"Sid": "Key", "Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"]}
+    through: dict[str, dict[str, str]] = {
+        "StringEquals": {"kms:ViaService": f"s3.{layout.region}.amazonaws.com"}
+    }
+    if layout.settings.kms_key:
+        return {**statement, "Resource": layout.settings.kms_key, "Condition": through}
+    # The key does not exist yet, so its ARN is unknown; its alias is known.
+    through["ForAnyValue:StringEquals"] = {"kms:ResourceAliases": layout.key_alias}
+    every = f"arn:{layout.partition}:kms:{layout.region}:{layout.account}:key/*"
+    return {**statement, "Resource": every, "Condition": through}
