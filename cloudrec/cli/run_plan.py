@@ -267,6 +267,8 @@ def _work_line(plan: RunPlan) -> str:
 
 
 def _nothing(plan: RunPlan) -> str:
+    if not plan.offers:
+        return "No cloud is in this plan."
     possible = [each for each in plan.offers if not each.refusal]
     if not possible:
         return "No machine can do this run."

@@ -35,8 +35,8 @@ class Prefetcher(Generic[T]):
         items: what the thread iterates over.
         depth: the number of items that may wait.
         serial: whether torch's operations in the thread use one core. Take it where the training computes on
-            the CPU: with a second team of OpenMP threads there are more threads than cores, so both teams sleep
-            between operations instead of spinning. That costs 10 to 25 % of the speed on two cores.
+            the CPU: with a second team of OpenMP threads there are more threads than cores, and the teams
+            then sleep between operations instead of spinning: 10 to 20 % slower on two cores.
     """
 
     def __init__(self, items: Iterable[T], *, depth: int = 2, serial: bool = False) -> None:
