@@ -4,6 +4,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from tests.trainer.support_learner import make_batches, make_learner
 from trainer.base.errors import DatasetError
@@ -44,6 +45,24 @@ def _drawn_at_each_step(place: Place, ahead: int) -> list[int]:
     return counts
 
 
+def _cores_of_readers(place: Place) -> dict[str, set[int]]:
+    """The cores that torch's operations use where batches are read, and afterwards in the step's thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    learner = make_learner(place, read_ahead=2)
+    found: dict[str, set[int]] = {"training": set(), "scoring": set()}
+
+    def counted(kind: str) -> Iterator[Batch]:
+        for batch in make_batches(place, SIZES):
+            found[kind].add(torch.get_num_threads())
+            yield batch
+
+    steps = {torch.get_num_threads() for _ in learner.pipeline.steps(counted("training"), 0)}
+    steps |= {torch.get_num_threads() for _ in learner.score(counted("scoring"))}
+    torch.set_num_threads(before)  # other tests use this process
+    return {**found, "steps": steps}
+
+
 def _threads_left(place: Place) -> list[str]:
     learner = make_learner(place, read_ahead=2)
     steps = learner.pipeline.steps(make_batches(place, [16] * 50), 0)
@@ -74,6 +93,10 @@ def test_prefetching_does_not_change_the_losses(worlds: Worlds, pipeline: str) -
 def test_batches_are_read_during_steps(worlds: Worlds) -> None:
     assert worlds.run(1, _drawn_at_each_step, 4)[0][0] == len(SIZES)
     assert worlds.run(1, _drawn_at_each_step, 0)[0] == [1, 2, 3, 4]
+
+
+def test_on_a_cpu_a_reader_uses_one_core_and_the_steps_use_all(worlds: Worlds) -> None:
+    assert worlds.run(1, _cores_of_readers) == [{"training": {1}, "scoring": {1}, "steps": {3}}]
 
 
 def test_a_run_that_ends_early_leaves_no_reader_thread(worlds: Worlds) -> None:

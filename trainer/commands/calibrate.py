@@ -214,7 +214,7 @@ def _opened(sizes: TimedModel, world: World, folder: Path) -> Any:  # noqa: ANN4
         "dcn_low_rank_dim": sizes.cross_rank,
         "model_digest": False,
         "read_ahead": _READ_AHEAD,
-        "sharding_types": ["table_wise"],  # what the planner finds, 0.3 s later
+        "sharding_types": ["table_wise"],  # what the search for a plan finds, too, but in 0.3 s a model
         "device": world.device.type,
     }
     if sizes.hotness == 1:

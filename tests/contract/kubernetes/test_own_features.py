@@ -62,7 +62,7 @@ def _node_at_first_checkpoint(server: Server, files: Any, laptop: Laptop, run: s
         time.sleep(0.05)
     with server.connect() as kube:
         pods = kube.list("Pod", namespace=server.namespace, labels={"cloudrec/run": run})
-    # On a busy machine a pod may end before its first step, and the Job replaces it.
+    # A pod that has ended, and that the Job has replaced, is listed too.
     (pod,) = [each for each in pods if each["status"]["phase"] == "Running"]
     return str(pod["spec"]["nodeName"])
 

@@ -83,6 +83,10 @@ def test_a_measured_machine_is_in_the_plan(
         ("local", 1, True), ("local", 2, True),
     ]  # fmt: skip
     assert {each["basis"] for each in offers} == {"measured on 2026-11-27"}
+    assert run([word for word in [*words, "1000"] if word not in {"-o", "json"}]) == 0
+    shown = capsys.readouterr().out
+    assert "No cloud is in this plan." in shown
+    assert "This machine, 2 ranks: " in shown
     assert run([*words, "9000000"]) == 0
     offers = json.loads(capsys.readouterr().out)["offers"]
     assert all("each rank needs" in each["reason"] for each in offers)
