@@ -19,6 +19,7 @@ from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.client.target import DEAD_NODE
 from cloudrec.kubernetes.health.causes import is_left_behind
 from cloudrec.kubernetes.manifests.names import MANAGED_BY, MANAGER, ROLE, RUN, TRAINER
+from cloudrec.kubernetes.wishes import IGNORED
 from cloudrec.launchers.kubernetes.submit import end_left_behind
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.client.client import Kube
 
 REPLACE = "replace"
-# A well-known annotation of Kubernetes, with backoffLimitPerIndex. Crashes are in another one, which stays.
-IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
 _SETTLED_S = 300.0
 
 

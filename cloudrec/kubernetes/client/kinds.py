@@ -37,6 +37,10 @@ class Kind:
 
 
 _CORE = "ConfigMap Event PersistentVolumeClaim Pod ResourceQuota Secret Service ServiceAccount LimitRange"
+_ADMISSION = (
+    "MutatingWebhookConfiguration ValidatingWebhookConfiguration"
+    " ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"
+)
 _KNOWN = {
     "v1": (_CORE, "Namespace Node PersistentVolume"),
     "apps/v1": ("ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet", ""),
@@ -47,7 +51,7 @@ _KNOWN = {
     "scheduling.k8s.io/v1": ("", "PriorityClass"),
     "storage.k8s.io/v1": ("", "CSIDriver StorageClass"),
     "apiextensions.k8s.io/v1": ("", "CustomResourceDefinition"),
-    "admissionregistration.k8s.io/v1": ("", "MutatingWebhookConfiguration ValidatingWebhookConfiguration"),
+    "admissionregistration.k8s.io/v1": ("", _ADMISSION),
     "coordination.k8s.io/v1": ("Lease", ""),
     "kubeflow.org/v1": ("PyTorchJob", ""),
     "trainer.kubeflow.org/v1alpha1": ("TrainJob TrainingRuntime", "ClusterTrainingRuntime"),
@@ -55,7 +59,8 @@ _KNOWN = {
     "jobset.x-k8s.io/v1alpha2": ("JobSet", ""),
 }
 _IRREGULAR = {"Ingress": "ingresses", "IngressClass": "ingressclasses", "StorageClass": "storageclasses",
-              "PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}  # fmt: skip
+              "PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies",
+              "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}  # fmt: skip
 
 
 def _kind(version: str, name: str, *, namespaced: bool) -> Kind:

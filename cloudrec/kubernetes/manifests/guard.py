@@ -1,7 +1,8 @@
 """The manifests of the guard, which checks every few minutes whether the cluster's time or budget has ended.
 
 The guard may list and suspend the namespace's runs, end pods of dead nodes, and record its actions. Where it
-meters the cluster's cost, it may also list the nodes. The identity of its service account decides about its
+meters the cluster's cost, it may also list the nodes; there, an admission policy limits what it changes in an
+object (`guard_limits`). The identity of its service account decides about its
 permissions for the cloud's node pools. It is cloudrec's only pod with a token of the API server.
 """
 
@@ -11,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import SpecError
-from cloudrec.kubernetes import topology
+from cloudrec.kubernetes import guard_limits, topology
 from cloudrec.kubernetes.manifests import network
 from cloudrec.kubernetes.manifests.commands import POD
 from cloudrec.kubernetes.manifests.environment import WORK, endpoint_ports, entries, literal
 from cloudrec.kubernetes.manifests.environment import check as check_variables
-from cloudrec.kubernetes.manifests.names import ROLE, check_image, check_labels, cluster_labels
+from cloudrec.kubernetes.manifests.names import ROLE, RUN, check_image, check_labels, cluster_labels
 from cloudrec.kubernetes.manifests.pods import UNPRIVILEGED, metrics_ports, scraped
 from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates import contexts
@@ -125,7 +126,7 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
         contexts.ConfigMap(**named, data={NOTE: guarding.note}),
         contexts.Role(**named, rules=_rules(meters=guarding.meters, manages=guarding.manages)),
         contexts.RoleBinding(**named, role=NAME, service_account=NAME),
-        *(_meter(target, labels, manages=guarding.manages) if guarding.meters else ()),
+        *(_of_the_cluster(target, labels, manages=guarding.manages) if guarding.meters else ()),
         *((contexts.Lease(**{**named, "name": LEASE}),) if guarding.manages else ()),
         contexts.NetworkPolicy(
             **named,
@@ -146,19 +147,30 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
     return tuple(render(each) for each in parts)
 
 
-def _meter(target: ClusterTarget, labels: Mapping[str, str], *, manages: bool) -> tuple[TemplateContext, ...]:
-    """Return what lets the guard list the nodes, and cordon those that a run leaves."""
+def _of_the_cluster(
+    target: ClusterTarget, labels: Mapping[str, str], *, manages: bool
+) -> tuple[TemplateContext, ...]:
+    """Return the permission to list the nodes and cordon those that a run leaves, and the limits of changes.
+
+    The policy is first, so that it is there before the permission for nodes.
+    """
     verbs = ["list", *(["patch"] if manages else [])]
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": verbs}]
-    binding = contexts.ClusterRoleBinding(
-        name=NAME, labels=labels, service_account=NAME, namespace=target.namespace
+    account = f"system:serviceaccount:{target.namespace}:{NAME}"
+    policy = guard_limits.policy_spec(account=account, run_label=RUN, runs=_RUNS)
+    return (
+        contexts.AdmissionPolicy(name=NAME, labels=labels, spec=policy),
+        contexts.AdmissionPolicyBinding(name=NAME, labels=labels, spec=guard_limits.binding_spec(NAME)),
+        contexts.ClusterRole(name=NAME, labels=labels, rules=rules),
+        contexts.ClusterRoleBinding(
+            name=NAME, labels=labels, service_account=NAME, namespace=target.namespace
+        ),
     )
-    return contexts.ClusterRole(name=NAME, labels=labels, rules=rules), binding
 
 
 def _rules(*, meters: bool, manages: bool) -> list[dict[str, Any]]:
     runs = [
-        {"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "patch"]}
+        {"apiGroups": [group], "resources": [resource], "verbs": ["list", "patch"]}
         for group, resource in _RUNS.items()
     ]
     own = [NAME, *([topology.NAME] if meters else [])]  # without nodes, it has no table to keep

@@ -60,6 +60,8 @@ resource.k8s.io v1 ResourceClaimTemplate resourceclaimtemplates N -;
 resource.k8s.io v1 ResourceSlice resourceslices C -;
 admissionregistration.k8s.io v1 ValidatingWebhookConfiguration validatingwebhookconfigurations C -;
 admissionregistration.k8s.io v1 MutatingWebhookConfiguration mutatingwebhookconfigurations C -;
+admissionregistration.k8s.io v1 ValidatingAdmissionPolicy validatingadmissionpolicies C -; status
+admissionregistration.k8s.io v1 ValidatingAdmissionPolicyBinding validatingadmissionpolicybindings C -;
 apiextensions.k8s.io v1 CustomResourceDefinition customresourcedefinitions C crd crds; status
 apiregistration.k8s.io v1 APIService apiservices C -; status
 authentication.k8s.io v1 SelfSubjectReview selfsubjectreviews C -;

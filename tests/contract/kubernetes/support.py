@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.errors import AbsentError
 from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec_sandbox.core.client import Control
 from cloudrec_sandbox.kubernetes import serve
@@ -99,8 +100,9 @@ class Server:
         with self.connect() as kube:
             for name, definition in _definitions(operator):
                 if name not in self.served:
-                    kube.apply(definition())
+                    made = kube.apply(definition())
                     self.served.append(name)
+                    _await_served(kube, made["spec"])
 
     def remove_kinds(self) -> None:
         """Delete the operators' kinds from a real server, which other modules' tests expect without them."""
@@ -123,6 +125,20 @@ class Server:
         if self.announcement is None:
             pytest.skip("a real server takes no orders and counts no calls")
         return Control.of(self.announcement)
+
+
+def _await_served(kube: Kube, spec: Mapping[str, Any]) -> None:
+    """Wait until the server answers for a new kind, which takes some seconds where it is busy."""
+    version = next(each["name"] for each in spec["versions"] if each["served"])
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            kube.raw("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
+        except AbsentError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _definitions(operator: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:

@@ -14,10 +14,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-import yaml
 
 from cloudrec.errors import UsageError
 from cloudrec.kubernetes.client import streams
@@ -27,6 +25,7 @@ from cloudrec.kubernetes.client.streams import ContainerPlace, LocalEnd, NotStar
 from cloudrec.launchers.base.attach import ForwardsPorts, RunsCommands
 from cloudrec.launchers.kubernetes.context import disconnect
 from tests.contract.kubernetes.support import CONTROL_PLANE, REAL, Server
+from tests.contract.kubernetes.support_accounts import client_of
 from tests.contract.kubernetes.support_runs import IMAGE, Site, await_true
 from tests.contract.kubernetes.support_store import bucket
 
@@ -238,18 +237,8 @@ def limited(kube: Kube, server: Server, name: str, verbs: list[str]) -> Iterator
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": server.namespace}],
         }
     )
-    path = f"/api/v1/namespaces/{server.namespace}/serviceaccounts/{name}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = kube.raw("POST", path, what="ask for a token", body=request)["status"]["token"]
-    document = yaml.safe_load(Path(server.kubeconfig).read_text(encoding="utf-8"))
-    context = server.context or document["current-context"]
-    (entry,) = (each["context"] for each in document["contexts"] if each["name"] == context)
-    document["users"] = [{"name": entry["user"], "user": {"token": token}}]
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "kubeconfig"
-        file.write_text(yaml.safe_dump(document), encoding="utf-8")
-        with server.connect(kubeconfig=str(file)) as client:
-            yield client
+    with client_of(server, kube, name, server.namespace) as client:
+        yield client
 
 
 def test_a_run_is_entered_by_rank_and_its_ports_are_served_here(

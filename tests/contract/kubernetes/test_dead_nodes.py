@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from cloudrec.keeper.tending import IGNORED, tend
+from cloudrec.keeper.tending import tend
 from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.wishes import IGNORED
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.protocol import Launcher
 from cloudrec.launchers.base.run_folder import RunFolder

@@ -345,9 +345,14 @@ def test_a_guard_that_meters_may_also_list_the_nodes_and_nothing_else_outside_it
     guarding = Guarding(cluster="c", owner="ann", image=IMAGE, meters=True)
     found = guard_objects(FAMILIES["aws-p5"], guarding)
     wide = [each for each in found if "namespace" not in each["metadata"]]
-    assert [each["kind"] for each in wide] == ["ClusterRole", "ClusterRoleBinding"]
-    assert wide[0]["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
-    (subject,) = wide[1]["subjects"]
+    assert [each["kind"] for each in wide] == [
+        "ValidatingAdmissionPolicy",  # before the permission that it limits
+        "ValidatingAdmissionPolicyBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+    assert wide[2]["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    (subject,) = wide[3]["subjects"]
     assert (subject["name"], subject["namespace"]) == (NAME, FAMILIES["aws-p5"].namespace)
 
 

@@ -309,6 +309,36 @@ class ClusterRoleBinding(TemplateContext):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdmissionPolicy(TemplateContext):
+    """Rules for requests of one user, in the whole cluster.
+
+    Args:
+        name: its name.
+        labels: its labels.
+        spec: which requests it checks, and what they must fulfil.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionPolicyBinding(TemplateContext):
+    """What gives an admission policy its effect.
+
+    Args:
+        name: its name.
+        labels: its labels.
+        spec: the policy's name, and what a violation causes.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoleBinding(Named):
     """The binding of a role to a service account.
 

@@ -328,7 +328,8 @@ def _of_plugin(cluster: Cluster) -> Iterator[Wish]:
 
     It tags each interface that it creates with the cluster's name, so that a policy can be limited to these.
     """
-    front, (tag, name) = "arn:aws:ec2:us-east-1:123456789012", (_TAG_INTERFACE, cluster.document["name"])
+    _, partition, _, region, account, _ = cluster.document["arn"].split(":", 5)
+    front, (tag, name) = f"arn:{partition}:ec2:{region}:{account}", (_TAG_INTERFACE, cluster.document["name"])
     for action in _PLUGIN_READS:
         yield Wish(action=f"ec2:{action}", resource="*")
     interface = f"{front}:network-interface/eni-1"
