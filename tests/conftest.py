@@ -113,6 +113,33 @@ _SLOW = (
     "tests/unit/scripts/test_mypy_sdks.py",
 )
 
+# Tests of minutes: `make test` or `make slow` runs them with these parameters, `make soak` with the others.
+_SAMPLED = {
+    "tests/conformance/test_interrupts.py::test_ctrl_c_shows_what_exists_and_the_command_that_continues": (
+        "aws-up", "azure-down", "gcp-up", "kubernetes-down",
+    ),
+    "tests/conformance/test_reach.py::"
+    "test_an_unreachable_cluster_is_not_ready_and_every_command_says_what_is_missing": ("aws", "kubernetes"),
+    "tests/contract/test_feature_kinds.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("2",),
+    "tests/e2e/test_histories.py::test_the_history_is_learned": (
+        "din-case0", "hstu-case1", "din-case2", "deepfm-case4",
+    ),
+    "tests/e2e/test_own_features.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("1",),
+    "tests/contract/kubernetes/test_control_plane.py::"
+    "test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have": ("torchrun",),
+    "tests/contract/kubernetes/test_own_features.py::"
+    "test_a_run_whose_node_is_taken_gives_the_same_model_and_scores": (),
+    "tests/contract/kubernetes/test_short_runs.py::"
+    "test_a_run_of_one_rank_prints_its_steps_and_succeeds": ("stand-in-torchrun", "stand-in-jobset"),
+    "tests/contract/kubernetes/test_user_script.py::"
+    "test_a_script_runs_in_each_operators_pods_with_its_code_requirements_and_secret": ("stand-in-torchrun",),
+    "tests/contract/mutants/test_every_shape.py::test_a_stand_in_refuses_what_its_vendor_refuses": (
+        "azure", "gcp",
+    ),
+    "tests/contract/test_dataset_tiers.py::"
+    "test_a_dataset_of_660_gb_has_a_tier_on_the_default_nodes_of_each_cloud": ("aws",),
+}  # fmt: skip
+
 # Unit tests that compute for seconds: `make test` runs them, `make quick` leaves them out.
 _LONG = (
     "tests/unit/data/test_synth.py",
@@ -181,7 +208,8 @@ def tally(record_property: Callable[[str, object], None]) -> Tally:
 
 def pytest_sessionstart() -> None:
     """Refuse a listed file that does not exist: after a rename, its slow tests would run in `make test`."""
-    if missing := [file for file in (*_SLOW, *_LONG) if not (ROOT / file).is_file()]:
+    sampled = (test.partition("::")[0] for test in _SAMPLED)
+    if missing := [file for file in (*_SLOW, *_LONG, *sampled) if not (ROOT / file).is_file()]:
         raise pytest.UsageError(f"tests/conftest.py lists files that do not exist: {', '.join(missing)}")
 
 
@@ -192,6 +220,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.slow)
     if file in _LONG:
         item.add_marker(pytest.mark.long)
+    test, _, parameters = item.nodeid.partition("[")
+    if parameters.removesuffix("]") not in _SAMPLED.get(test, (parameters.removesuffix("]"),)):
+        item.add_marker(pytest.mark.soak)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -159,7 +159,7 @@ class _Reference:
             for name, value in start.items()
             if name.startswith("tables/") and name.endswith("/weight")
         }
-        self.score = MODELS[model]
+        self.model, self.inputs = model, MODELS[model]
         dense_rate, rate = _rates(model, several=several)
         self.optimizers = [
             torch.optim.AdamW(self.weights.values(), lr=dense_rate, eps=1e-4, weight_decay=0.0),
@@ -189,17 +189,14 @@ class _Reference:
         return float(loss.detach())
 
     def _logits(self, dense: Tensor, rows: Mapping[str, Tensor]) -> Tensor:
+        inputs = self.inputs(self.weights, dense, rows)
         if not self.several:
-            return self.score(self.weights, dense, rows)
-        scores = []
-        for place in range(len(TASKS)):  # each task has its own network behind the histories
-            own, others = f"net.top.{place}.", "net.top."
-            named = {
-                name.replace(own, "net.top."): each for name, each in self.weights.items() if own in name
-            }
-            shared = {name: each for name, each in self.weights.items() if not name.startswith(others)}
-            scores.append(self.score(shared | named, dense, rows))
-        return torch.stack(scores)
+            return self._top("net.top.", inputs)
+        # Each task has its own network behind the histories.
+        return torch.stack([self._top(f"net.top.{place}.", inputs) for place in range(len(TASKS))])
+
+    def _top(self, prefix: str, inputs: Tensor) -> Tensor:
+        return _layers(self.weights, prefix, inputs, learned=self.model == "din")
 
 
 def _loss_of_tasks(logits: list[Tensor], labels: Tensor) -> Tensor:
@@ -242,7 +239,7 @@ def _din(w: Mapping[str, Tensor], dense: Tensor, rows: Mapping[str, Tensor]) -> 
         event = torch.cat([item, category])
         both = torch.cat([candidate, event, candidate - event, candidate * event])
         interest = interest + _layers(w, "net.interests.0.weigh.", both, learned=True) * event
-    return _layers(w, "net.top.", torch.cat([*_known(dense, rows), interest]), learned=True)
+    return torch.cat([*_known(dense, rows), interest])
 
 
 def _norm(w: Mapping[str, Tensor], name: str, values: Tensor) -> Tensor:
@@ -281,9 +278,10 @@ def _hstu(w: Mapping[str, Tensor], dense: Tensor, rows: Mapping[str, Tensor]) ->
             gated = _norm(w, f"{name}.norm_out", torch.cat(pieces)) * gate
             after.append(each + w[f"{name}.out.weight"] @ gated + w[f"{name}.out.bias"])
         events = after
-    return _layers(w, "net.top.", torch.cat([*_known(dense, rows), events[-1]]), learned=False)
+    return torch.cat([*_known(dense, rows), events[-1]])
 
 
+# What the last network of a model gets.
 MODELS = {"din": _din, "hstu": _hstu}
 RATES = {"din": (0.01, 0.05), "hstu": (0.002, 0.01)}  # dense and tables: larger ones magnify rounding
 

@@ -33,10 +33,8 @@ UP = (
     "--yes",
 )
 IMAGE = "registry.example/trainer@sha256:" + "5c" * 32
-SWEEP = [
-    pytest.param(FEW, id="sample", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
-    pytest.param(10**6, id="every", marks=[pytest.mark.soak, pytest.mark.timeout(5400)]),
-]
+SAMPLE = pytest.param(FEW, id="sample", marks=[pytest.mark.slow, pytest.mark.timeout(900)])
+EVERY = pytest.param(10**6, id="every", marks=[pytest.mark.soak, pytest.mark.timeout(5400)])
 
 
 def deaths(trace: Trace, words: tuple[str, ...], most: int) -> Iterator[tuple[int, str]]:
@@ -71,7 +69,7 @@ def check_machines(trace: Trace) -> None:
     assert sum(record(trace).asked.values()) == NODES
 
 
-@pytest.mark.parametrize("most", SWEEP)
+@pytest.mark.parametrize("most", [EVERY])
 def test_a_train_that_is_killed_and_repeated_makes_one_run_and_its_nodes_once(
     begun: Callable[..., Trace], tmp_path: Path, most: int, tally: Tally
 ) -> None:
@@ -108,7 +106,7 @@ def test_a_train_that_is_killed_and_repeated_makes_one_run_and_its_nodes_once(
     rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
 
 
-@pytest.mark.parametrize("most", SWEEP)
+@pytest.mark.parametrize("most", [SAMPLE, EVERY])
 def test_an_up_that_is_killed_and_repeated_leaves_the_run_its_nodes(
     begun: Callable[..., Trace], tmp_path: Path, most: int, tally: Tally
 ) -> None:

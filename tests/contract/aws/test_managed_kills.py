@@ -238,12 +238,14 @@ def brief_client(trace: Trace) -> Iterator[Kube]:
         yield kube
 
 
-@pytest.mark.parametrize("kind", ["keeper", "node", "api"])
+EVERY, WHOLE = range(1, CALLS + 1), [pytest.mark.soak, pytest.mark.timeout(7200)]
+
+
 @pytest.mark.parametrize(
-    "calls",
+    ("kind", "calls"),
     [
-        pytest.param(SAMPLES, id="sample", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
-        pytest.param(range(1, CALLS + 1), id="every", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
+        pytest.param("keeper", SAMPLES, id="sample", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+        *(pytest.param(kind, EVERY, id=f"every-{kind}", marks=WHOLE) for kind in ("keeper", "node", "api")),
     ],
 )
 def test_a_run_succeeds_and_leaves_nothing_whatever_fails_at_a_call(
