@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "soak" / "results.json"
-_PYTEST = (sys.executable, "-m", "pytest", "-q", "-m", "soak", "-n", "0")
+_PYTEST = (sys.executable, "-P", "-m", "pytest", "-q", "-m", "soak", "-n", "0")
 _TIMEOUT_S = 7200
 _MOST_CHARACTERS = 300  # of a reason for which a test was skipped
 
@@ -95,7 +95,7 @@ def _ran(test: str, folder: Path) -> SoakResult:
     """Run a test function in a separate process."""
     report = folder / (re.sub(r"[^A-Za-z0-9]+", "-", test) + ".xml")
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "soak", "-n", "0", "--timeout", "1800"]
+    command = [*_PYTEST, "--timeout", "1800"]
     command += [
         f"--junitxml={report}",
         "-o",

@@ -165,7 +165,8 @@ def _kms(call: Call) -> Iterator[Wish]:
     if call.action.startswith("List") and call.action != "ListResourceTags":
         yield Wish(action=action, resource="*")
         return
-    names = [wish.get("TargetKeyId") or wish.get("KeyId")]
+    # Decrypt needs no KeyId: the ciphertext has it (API reference of KMS, "Decrypt").
+    names = [wish.get("TargetKeyId") or wish.get("KeyId") or resources.key_of(wish.get("CiphertextBlob"))]
     if alias := wish.get("AliasName"):
         yield Wish(action=action, resource=resources.key_arn(call, alias, kind=""))
         names += [alias] if call.action in ("DeleteAlias", "UpdateAlias") else []

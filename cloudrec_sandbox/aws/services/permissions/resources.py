@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from cloudrec_sandbox.aws.services.ec2.placement import Groups
 from cloudrec_sandbox.aws.services.fsx.store import store
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.services.permissions.policies import Facts
 
+_KEY_ID_BYTES = 36  # at the beginning of moto's ciphertexts
 # The prefixes of EC2's ids, with the resource types that they are for.
 _TYPES = {
     "eipalloc": "elastic-ip",
@@ -143,6 +146,17 @@ def iam_arn(call: Call) -> str:
 def key_arn(call: Call, name: str, *, kind: str = "key/") -> str:
     """Return the ARN of a key, or with an empty `kind` of an alias."""
     return arn(call, "kms", f"{kind}{name}")
+
+
+def key_of(ciphertext: object) -> str | None:
+    """Return the id of the key with which a text was encrypted; None if it is none of KMS's."""
+    if not isinstance(ciphertext, str | bytes):
+        return None
+    try:
+        raw = base64.b64decode(ciphertext, validate=True) if isinstance(ciphertext, str) else ciphertext
+        return str(UUID(raw[:_KEY_ID_BYTES].decode("ascii")))
+    except ValueError:
+        return None
 
 
 def key(call: Call, name: str) -> Resource:
