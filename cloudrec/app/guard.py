@@ -13,15 +13,18 @@ from cloudrec.app.notices.references import mail_ports, secrets_of
 from cloudrec.app.readiness import guard_not_ready
 from cloudrec.errors import PreflightError
 from cloudrec.keeper.note import NAME, Note
+from cloudrec.kubernetes.client.errors import DeniedError
 from cloudrec.kubernetes.health.causes import pod_cause
 from cloudrec.kubernetes.manifests import Guarding, guard_objects
-from cloudrec.kubernetes.manifests.guard import GUARD, KINDS
+from cloudrec.kubernetes.manifests.guard import GUARD, KINDS, POLICY_KINDS
 from cloudrec.kubernetes.manifests.names import CLUSTER, ROLE
 from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.facts import facts_of
 from cloudrec.providers.base.protocol import CanScaleToZero, CreatesClusters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from cloudrec.app.context import AppContext
     from cloudrec.engine.clock import Clock
     from cloudrec.engine.journal import Missing
@@ -141,7 +144,8 @@ def hold_to_end(
         image = cluster.base_image or _python()
         deliver(kube, target, setup.digest, cluster=cluster.title, owner=cluster.owner)
     began = next((each.created for each in app.journal.clusters() if each.name == cluster.title), None)
-    made = [kube.apply(each) for each in guard_of(provider, cluster, image=image, setup=setup, began=began)]
+    objects = guard_of(provider, cluster, image=image, setup=setup, began=began)
+    made = apply_guard(kube, objects, app.report)
     if setup is None:
         return None
     _end_others(kube, target, cluster.title, setup)
@@ -151,6 +155,27 @@ def hold_to_end(
         return guard_not_ready(cluster, "none of its pods is ready")
     app.report("waiting for the guard's first round")
     return _first_round(kube, target, cluster, made[-1], app.clock)
+
+
+def apply_guard(
+    kube: Kube, objects: Iterable[Mapping[str, Any]], report: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Apply the guard's objects, in their order, and return them.
+
+    A cluster without its policy has a guard that may do too much; a cluster without a guard costs money after
+    its end. So a policy that this identity may not create is a warning.
+    """
+    made, refused = list[dict[str, Any]](), list[str]()
+    for each in objects:
+        try:
+            made.append(kube.apply(each))
+        except DeniedError as error:
+            if each["kind"] not in POLICY_KINDS:
+                raise
+            refused.append(error.message)
+    if refused:
+        report(f"warning: nothing limits the guard's changes of pods, runs and nodes: {'; '.join(refused)}")
+    return made
 
 
 def is_installed(kube: Kube, target: ClusterTarget) -> bool:

@@ -45,6 +45,7 @@ KINDS = (
     "ServiceAccount",
     "NetworkPolicy",
 )
+POLICY_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")  # in clusters of `up`
 _API_PORTS = (443, 6443)
 _DEADLINE_S = 600  # one round: stop the runs, wait for their checkpoints, scale the pools
 _RESOURCES = {"cpu": "100m", "memory": "256Mi"}

@@ -26,6 +26,7 @@ NODE = "limits-node"
 OF_A_RUN = {MANAGED_BY: MANAGER, CLUSTER: "c", RUN: "r", ROLE: TRAINER}
 TEAM = "cloudrec-test-team"
 RBAC = "rbac.authorization.k8s.io"
+OPERATORS = ("kubeflow.org", "trainer.kubeflow.org", "jobset.x-k8s.io", "ray.io")
 GUARDING = Guarding(cluster="c", owner="ann", image=IMAGE, meters=True, manages=True)
 
 

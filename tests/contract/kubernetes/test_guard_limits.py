@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cloudrec.app.guard import apply_guard
 from cloudrec.keeper.managed.leader import Leader
 from cloudrec.keeper.managed.pools import pool_views
 from cloudrec.keeper.managed.runs import managed_runs, queue_run, release_run
@@ -35,6 +36,8 @@ from tests.contract.kubernetes.support_guard import (
     OF_A_NAMESPACE,
     OF_A_RUN,
     OF_THE_CLUSTER,
+    OPERATORS,
+    RBAC,
     READABLE,
     REPLACE,
     TEAM,
@@ -320,6 +323,33 @@ def test_each_verb_that_the_guard_has_is_needed(guarded: Guarded, tally: Tally) 
                 guarded.admin.delete("Pod", "settled", namespace=guarded.namespace, grace_s=0)
     tally(f"{len(needed)} verbs of the guard in Kubernetes: without any of them, a flow is refused")
     assert len(needed) == 22
+
+
+def test_without_the_permission_for_policies_the_guard_is_installed_with_a_warning(
+    server: Server, guarded: Guarded
+) -> None:
+    rules = [
+        {"apiGroups": [group], "resources": ["*"], "verbs": ["*"]}
+        for group in ("", "batch", "coordination.k8s.io", "networking.k8s.io", RBAC, *OPERATORS)
+    ]
+    space = guarded.namespace
+    guarded.admin.create(named("v1", "ServiceAccount", "deployer", space))
+    guarded.admin.create(named(f"{RBAC}/v1", "ClusterRole", "deployer", rules=rules))
+    subject = {"kind": "ServiceAccount", "name": "deployer", "namespace": space}
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "deployer"}
+    binding = named(f"{RBAC}/v1", "ClusterRoleBinding", "deployer", roleRef=role, subjects=[subject])
+    guarded.admin.create(binding)
+    said = list[str]()
+    try:
+        with client_of(server, guarded.admin, "deployer", space) as deployer:
+            made = apply_guard(deployer, guard_objects(server.target(), GUARDING), said.append)
+    finally:
+        for kind in ("ClusterRoleBinding", "ClusterRole"):
+            guarded.admin.delete(kind, "deployer")
+    assert made[-1]["kind"] == "CronJob"
+    (warning,) = said
+    assert warning.startswith("warning: nothing limits the guard's changes of pods, runs and nodes: ")
+    assert "ValidatingAdmissionPolicy cloudrec-guard" in warning
 
 
 def test_a_run_has_no_token_and_its_account_no_permission(server: Server, guarded: Guarded) -> None:

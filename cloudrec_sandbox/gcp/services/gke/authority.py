@@ -68,7 +68,12 @@ _BELOW: dict[str, tuple[str, tuple[str, ...]]] = {
     "createToken": ("token", ("create",)),
     "proxy": ("proxy", ("create", "get")),
 }
-_CUSTOM = "thirdPartyObjects"  # kinds from definitions, and the built-in one that has no noun
+_CUSTOM = "thirdPartyObjects"  # kinds from definitions, and the built-in ones that have no noun
+# IAM's reference names no permission for these; that `thirdPartyObjects` includes them is not verified.
+_NOUNLESS = {
+    "admissionregistration.k8s.io": "validatingadmissionpolicies validatingadmissionpolicybindings",
+    "networking.k8s.io": "ingressclasses",
+}
 
 
 def rules(world: World, cluster: ClusterState, caller: str) -> list[Rule]:
@@ -94,8 +99,11 @@ def _rules(patterns: tuple[str, ...]) -> tuple[Rule, ...]:
     ]
     verbs = _allowed(patterns, _CUSTOM)
     custom: Rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": verbs, "custom": True}
-    classes: Rule = {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": verbs}
-    return (*found, *([custom, classes] if verbs else []))
+    nounless: list[Rule] = [
+        {"apiGroups": [group], "resources": plurals.split(), "verbs": verbs}
+        for group, plurals in _NOUNLESS.items()
+    ]
+    return (*found, *([custom, *nounless] if verbs else []))
 
 
 def _of(patterns: tuple[str, ...], group: str, noun: str) -> list[Rule]:
