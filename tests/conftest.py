@@ -121,6 +121,14 @@ _SAMPLED = {
     "tests/conformance/test_reach.py::"
     "test_an_unreachable_cluster_is_not_ready_and_every_command_says_what_is_missing": ("aws", "kubernetes"),
     "tests/contract/test_feature_kinds.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("2",),
+    "tests/contract/kubernetes/test_user_script.py::"
+    "test_a_stopped_script_continues_on_new_pods_with_its_checkpoints": ("stand-in",),
+    "tests/e2e/test_autostop.py::test_idle_gpu_nodes_are_stopped_and_up_brings_them_back": ("aws",),
+    "tests/e2e/test_live.py::test_a_failed_train_is_followed_by_down": (),
+    "tests/e2e/test_sandbox_run.py::test_the_command_of_the_page_runs_as_written": ("aws",),
+    "tests/e2e/test_sandbox_session.py::test_the_cost_of_a_cluster_is_metered_and_known_after_its_removal": (
+        "aws",
+    ),
     "tests/e2e/test_histories.py::test_the_history_is_learned": (
         "din-case0", "hstu-case1", "din-case2", "deepfm-case4",
     ),
