@@ -1,7 +1,7 @@
 """No role of a cluster reads, changes or deletes what others have: another cluster, another team.
 
-Names that a listing shows (`Describe*`, `List*` without a resource) are no data; infra/aws/README.md says who
-sees them. What AWS's own policies allow beyond that is in `KNOWN`, and in SECURITY.md.
+Names that a listing shows (`Describe*`, and `List*` of a whole account) are not data: infra/aws/README.md names
+who sees them. `KNOWN` has what a policy of AWS allows beyond that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Call = Callable[[Any, "Others"], Any]
 
 @dataclass(frozen=True)
 class Thing:
-    """One resource of others, and what somebody could do to it: read its data, change it, delete it."""
+    """One resource of others, and what a role could do to it: read its data, change it, delete it."""
 
     service: str
     deeds: dict[str, Call]
