@@ -1,7 +1,7 @@
 """No role of a cluster reads, changes or deletes what others have: another cluster, another team.
 
-Names that a listing shows (`Describe*`, and `List*` of a whole account) are not data: infra/aws/README.md names
-who sees them. `KNOWN` has what a policy of AWS allows beyond that.
+Names that a listing shows (`Describe*`, and `List*` of a whole account) are not data: infra/aws/README.md
+names who sees them. `KNOWN` has what a policy of AWS allows beyond that.
 """
 
 from __future__ import annotations
