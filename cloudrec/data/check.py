@@ -98,12 +98,12 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
         rows = 0
         for shard in split["shards"]:
             for kind, file in shard["files"].items():
-                _check_file(path, file, kind, int(shard["rows"]), features, deep=deep)
+                _check_file(path, file, kind, _whole(shard["rows"]), features, deep=deep)
                 files += 1
-                size += int(file["bytes"])
+                size += _whole(file["bytes"])
             if deep and features.lists:
                 _check_lists(path, shard["files"], features)
-            rows += int(shard["rows"])
+            rows += _whole(shard["rows"])
         if rows != split["rows"]:
             raise DataError(
                 f"{path}: the shards of {name} hold {rows:,} rows, not {split['rows']:,}", remedy=_AGAIN
@@ -113,7 +113,7 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
     return CheckReport(
         path=str(path),
         deep=deep,
-        rows=int(content["rows"]),
+        rows=_whole(content["rows"]),
         files=files,
         bytes=size,
         digest=content["digest"],
@@ -121,8 +121,15 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
     )
 
 
+def _whole(value: object) -> int:
+    """Return a number of dataset.json; TypeError, which `check` reports, if it is none."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
 def _features(content: Mapping[str, Any], where: Path) -> _Features:
-    limits = {name: int(rows) for name, rows in content["num_embeddings_per_feature"].items()}
+    limits = {name: _whole(rows) for name, rows in content["num_embeddings_per_feature"].items()}
     lists: set[str] = set()
     managed: tuple[str, ...] = ()
     may_lack: tuple[bool, ...] = ()

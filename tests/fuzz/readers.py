@@ -203,6 +203,15 @@ YAML_READERS: Mapping[str, Any] = {
 }
 
 
+def _flags(words: list[str]) -> None:
+    """Parse flags; those that ask for help end the program without an error."""
+    try:
+        parse_arguments(words)
+    except SystemExit as ended:
+        if ended.code or not {"-h", "--help"} & {*words}:
+            raise
+
+
 def read(name: str, data: bytes, folder: Path) -> None:
     """Give a record to its reader; raises one of EXPECTED, or nothing."""
     path = folder / "record"
@@ -355,7 +364,7 @@ _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "json": _json,
     "name": _name,
     "gcp-description": lambda _data, text, _path: gcp_labels.described(text),
-    "trainer-flags": lambda _data, text, _path: parse_arguments(text.split(" ")),
+    "trainer-flags": lambda _data, text, _path: _flags(text.split(" ")),
     "metadata-token": lambda data, _text, _path: MetadataResponse(status=200, headers={}, body=data).json(),
     "kubeconfig": _kubeconfig,
     "contexts": _contexts,

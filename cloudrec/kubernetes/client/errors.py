@@ -222,7 +222,7 @@ def _causes(document: Mapping[str, Any]) -> str:
 def _listed(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     details = document.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
-    return [cause for cause in causes or [] if isinstance(cause, dict)]
+    return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
 
 def _document(body: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The values of a run from which its manifests are rendered, without endy launcher and cloud."""
+"""The values of a run from which its manifests are rendered, the same for each launcher and cloud."""
 
 from __future__ import annotations
 

@@ -77,9 +77,18 @@ def _malformed(dataset: Path) -> None:
     path.write_text(json.dumps(content))
 
 
+def _with_text_for_rows(dataset: Path) -> None:
+    path = dataset / manifest.NAME
+    content = json.loads(path.read_text())
+    content["num_embeddings_per_feature"]["C1"] = "five"
+    content["digest"] = manifest.digest(content["splits"], content["num_embeddings_per_feature"])
+    path.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (_with_text_for_rows, "'five' is no whole number"),
         (lambda d: (d / manifest.NAME).unlink(), "is no prepared dataset"),
         (lambda d: (d / manifest.NAME).write_text("{"), "is not JSON"),
         (lambda d: (d / manifest.NAME).write_bytes(b"\xff"), "is not JSON"),

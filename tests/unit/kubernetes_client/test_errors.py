@@ -81,6 +81,11 @@ def test_422_lists_the_causes_from_the_server() -> None:
     assert error.message == "the cluster refuses to list pods: spec.template: field is immutable"
 
 
+@pytest.mark.parametrize("causes", [1, "x", {"a": 1}, [1], None])
+def test_causes_of_another_type_are_left_out(causes: object) -> None:
+    assert "the cluster refuses" in _error(422, message="long", details={"causes": causes}).message
+
+
 def test_429_has_the_retry_delay_and_is_safe_to_retry() -> None:
     error = _error(429, retry_after="7", message="slow down")
     assert isinstance(error, OverloadedError)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cloudrec.errors import DataError, SpecError
+from cloudrec.launchers.base import runspec as module
 from cloudrec.launchers.base.runspec import RunSpec, new_run_name
 
 SPEC = RunSpec(
@@ -89,6 +94,45 @@ def test_an_invalid_value_is_refused_by_name(field: str, value: object) -> None:
 def test_a_damaged_spec_is_reported_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         RunSpec.from_json(text)
+
+
+_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 2**70),
+    st.floats(),
+    st.sampled_from(["", "a", "dlrm-1", "local", "1"]),
+    st.lists(st.one_of(st.just("a"), st.just(1)), max_size=2),
+    st.dictionaries(st.sampled_from(["A", "", "b=c"]), st.one_of(st.just("b"), st.just(1)), max_size=2),
+)
+
+
+@given(st.dictionaries(st.sampled_from([each.name for each in fields(RunSpec)]), _VALUES, max_size=4))
+@settings(max_examples=300)
+def test_specs_that_need_no_conversion_are_read_as_pydantic_reads_them(changes: dict[str, Any]) -> None:
+    document = {**json.loads(SPEC.to_json()), **changes}
+    document.pop("trainer_settings", None)
+    text = json.dumps(document)
+
+    def read() -> RunSpec | str:
+        try:
+            return RunSpec.from_json(text)
+        except DataError as error:
+            return error.message
+
+    quick = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_plain", lambda _document: None)
+        assert read() == quick
+
+
+def test_specs_of_this_machines_runs_are_read_without_pydantic() -> None:
+    text = json.dumps(SPEC.to_json())
+    code = (
+        "import sys; from cloudrec.launchers.base.runspec import RunSpec; "
+        f"RunSpec.from_json({text}); assert 'pydantic' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 def test_the_file_has_its_schema_version() -> None:
