@@ -181,7 +181,7 @@ class Observed:
         tags: the tags that the cloud reports.
         hourly_usd: its price in USD an hour; None if unknown.
         holds_data: whether `down --keep-data` keeps it.
-        reason: the cloud's message if it failed.
+        reason: the cloud's message if it failed, or why its tags are not known.
         location: the region, as `Provider.search` takes it.
         created: its creation in seconds since the epoch; None if the cloud does not report it.
         outside_graph: whether a run or an add-on made it rather than `up`. `up` ignores such a resource,

@@ -365,7 +365,8 @@ def _compare_choice(resource: Resource, found: Mapping[str, Observed], context: 
 
 def _refuse_another(resource: Resource, observed: Observed) -> None:
     if observed.cluster != resource.tags.get(TAG_CLUSTER):
-        says = f"it is of cluster {observed.cluster!r}" if observed.cluster else "it bears no tag of ours"
+        says = f"it is of cluster {observed.cluster!r}" if observed.cluster else ""
+        says = says or observed.reason or "it has no tag of cloudrec"
         raise UsageError(
             f"{resource.key} ({observed.identity}) exists and is not this cluster's: {says}",
             remedy="choose another cluster name with --cluster",

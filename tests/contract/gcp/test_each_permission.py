@@ -17,10 +17,13 @@ from tests.tallies import Tally
 
 ROLES = ("deployer", "buckets", "binder", "firewalls")
 # A sample of the services; `make soak` covers every permission that the life of a cluster needs.
+DISABLED = "artifactregistry.googleapis.com"
 SOME = (
     "compute.firewalls.delete",
     "compute.networks.create",
+    "serviceusage.services.enable",
     "storage.buckets.create",
+    "storage.buckets.get",
     "workflows.workflows.create",
     "resourcemanager.projects.setIamPolicy",
 )
@@ -36,6 +39,8 @@ class Life:
         self.before = set(cloud.state())
 
     def site(self) -> Site:
+        with unlimited(self.cloud):  # as on a new account: an API that `up` has enabled before stays enabled
+            self.cloud.control(apis={**APIS, "workflows.googleapis.com": True, DISABLED: False})
         given: dict[str, Any] = {"zones": (ZONE,), "expires": later(self.cloud, 20), "budget_usd": 1e6}
         self.count += 1
         return Site(self.cloud, self.folder / str(self.count), parts=provider.GcpProvider.parts, **given)
@@ -76,6 +81,10 @@ def test_without_a_permission_a_command_fails_and_names_it(life: Life) -> None:
         assert permission in life.message_without(permission)
 
 
+# Without it, the guard gets Google's role instead, which an owner may grant, and this deployer may not.
+ANOTHER_MESSAGE = {"iam.roles.get": "resourcemanager.projects.setIamPolicy"}
+
+
 @pytest.mark.soak
 def test_each_permission_that_a_life_uses_is_needed(life: Life, tally: Tally) -> None:
     site = life.site()
@@ -84,6 +93,7 @@ def test_each_permission_that_a_life_uses_is_needed(life: Life, tally: Tally) ->
     site.down()
     held = {each for name in ROLES for each in CUSTOM[name]["includedPermissions"]}
     needed = sorted(held & {call["iam_action"] for call in life.cloud.calls(since)} & used(life.cloud))
-    silent = {each: message for each in needed if each not in (message := life.message_without(each))}
+    messages = {each: life.message_without(each) for each in needed}
+    silent = {each: text for each, text in messages.items() if ANOTHER_MESSAGE.get(each, each) not in text}
     tally(f"{len(needed) - len(silent)} of {len(needed)} used permissions are needed; {silent}")
     assert silent == {}

@@ -155,7 +155,12 @@ class GcpBucketDriver(GcpDriver[BucketProperties]):
             if "storage.buckets.get" not in str(error):
                 raise
             return Observed(
-                kind=BUCKET, name=name, identity=name, condition=Condition.READY, hourly_usd=BY_USE
+                kind=BUCKET,
+                name=name,
+                identity=name,
+                condition=Condition.READY,
+                hourly_usd=BY_USE,
+                reason="it is of another project, or these credentials lack storage.buckets.get",
             )
 
     def look(self, identity: str) -> tuple[Condition, str]:
