@@ -288,11 +288,14 @@ def _dot_or_path(frame: _Frame, line: Sequence[XY]) -> str:
 
 def _frame(lines: Iterable[Sequence[XY]], *, low: float, high: float) -> _Frame:
     steps = [step for line in lines for step, _ in line]
+    # A damaged file may have negative values for what begins at zero.
+    low, high = min(low, high), max(low, high)
     # A constant curve has no range, and one of zeros no size; the axis still needs a length.
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     bottom = low if low == 0.0 else low - margin
     left, right = min(steps), max(steps)
-    across = (left, right) if right > left else (left - 1, right + 1)
+    pad = max(1.0, abs(left) * 0.05)  # 1 is lost in a number of 17 digits
+    across = (left, right) if right > left else (left - pad, right + pad)
     return _Frame(across, (bottom, high + margin))
 
 

@@ -248,6 +248,13 @@ def test_an_empty_series_has_no_chart() -> None:
     assert stacked_chart("k", "t", [("a", [])], unit="") is None
 
 
+@pytest.mark.parametrize("values", [[-7584577216.0], [-1.0, -2.0], [5e-324], [0.0], [1e300, -1e300]])
+def test_a_chart_from_zero_is_drawn_for_any_value(values: list[float]) -> None:
+    chart = line_chart("k", "t", [("a", _line(*values))], from_zero=True)
+    assert chart is not None
+    assert chart.y_ticks
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (0.74312, "0.7431"), (12345, "12.3k"), (2.5e6, "2.5M"), (3.2e-5, "3.2e-05"), (-0.5, "-0.5")],
