@@ -174,7 +174,8 @@ def apply_guard(
                 raise
             refused.append(error.message)
     if refused:
-        report(f"warning: nothing limits the guard's changes of pods, runs and nodes: {'; '.join(refused)}")
+        why = "; ".join(refused)
+        report(f"warning: the guard's policy is not applied, so it may change more than it needs: {why}")
     return made
 
 

@@ -83,7 +83,6 @@ def _validations(run_label: str) -> list[dict[str, str]]:
             f'{_IS_NODE} || "{run_label}" in variables.labelsBefore',
             "the guard changes and deletes objects of runs only",
         ),
-        _validation(f"!({_IS_NODE} && {_IS_DELETED})", "the guard deletes no node"),
         _validation(
             _unless_deleted(
                 pod="object.spec == oldObject.spec",

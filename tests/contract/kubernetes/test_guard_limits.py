@@ -351,11 +351,13 @@ def test_without_the_permission_for_policies_the_guard_is_installed_with_a_warni
             guarded.admin.delete(kind, "deployer")
     assert made[-1]["kind"] == "CronJob"
     (warning,) = said
-    assert warning.startswith("warning: nothing limits the guard's changes of pods, runs and nodes: ")
+    assert warning.startswith(
+        "warning: the guard's policy is not applied, so it may change more than it needs: "
+    )
     assert "ValidatingAdmissionPolicy cloudrec-guard" in warning
 
 
-def test_a_run_has_no_token_and_its_account_no_permission(server: Server, guarded: Guarded) -> None:
+def test_the_account_of_runs_has_no_permission(server: Server, guarded: Guarded) -> None:
     with client_of(server, guarded.admin, server.target().service_account, guarded.namespace) as run:
         for kind in ("Pod", "Job", "Secret", "ConfigMap", "Node", "PyTorchJob", "Namespace"):
             space = {} if kind in ("Node", "Namespace") else {"namespace": guarded.namespace}
