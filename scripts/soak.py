@@ -95,7 +95,8 @@ def _ran(test: str, folder: Path) -> SoakResult:
     """Run a test function in a separate process."""
     report = folder / (re.sub(r"[^A-Za-z0-9]+", "-", test) + ".xml")
     report.unlink(missing_ok=True)
-    command = [*_PYTEST, "--timeout", "1800"]
+    # pytest ends first, because it ends its children; a killed pytest would leave them.
+    command = [*_PYTEST, "--timeout", str(_TIMEOUT_S - 60)]
     command += [
         f"--junitxml={report}",
         "-o",
