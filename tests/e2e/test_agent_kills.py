@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.support_bench import SMALL, Bench
 from tests.tallies import Tally
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "200")) // 10  # a start of torch's agent takes seconds
+KILLS = int(os.environ.get("CHAOS_KILLS", "220")) // 10  # a start of torch's agent takes seconds
 FLAGS = (*SMALL, "--num_epochs", "60", "--checkpoint_interval", "20")
 
 

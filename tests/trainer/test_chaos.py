@@ -17,7 +17,7 @@ from tests.trainer.support_runs import SMALL
 if TYPE_CHECKING:
     from pathlib import Path
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "200"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "220"))
 KILLS_A_RUN = 20
 PLANS = (("table_wise",), ("row_wise",), ("column_wise",), ("table_wise", "row_wise"))
 SETTINGS: dict[str, Any] = {

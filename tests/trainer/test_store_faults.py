@@ -49,9 +49,10 @@ def test_a_run_with_many_faults_of_its_store_ends_with_the_same_model(
     whole_run = run_here(dataset, tmp_path / "whole", **settings, checkpoint_dir=cloud.new_uri())
     requests = len(cloud.proxy.requests) - before
     uri = cloud.new_uri()
-    # A run that misses saves makes fewer requests; the check of old files makes more on an idle machine.
+    # A run that misses saves makes fewer requests; the check of old files makes more on an idle machine. So
+    # more faults are prepared than have to happen.
     last = requests * 2 // 5
-    faults = [_fault(cloud, dice, skip=dice.randrange(requests // 20, last)) for _ in range(count)]
+    faults = [_fault(cloud, dice, skip=dice.randrange(requests // 20, last)) for _ in range(count * 6 // 5)]
     cloud.proxy.faults.extend(faults)
     try:
         outcome = run_here(dataset, tmp_path / "run", **settings, checkpoint_dir=uri)
@@ -66,7 +67,7 @@ def test_a_run_with_many_faults_of_its_store_ends_with_the_same_model(
     again = run_here(dataset, tmp_path / "run", **settings, checkpoint_dir=uri)
     assert again.lines("start")[-1]["resumed_from"] == outcome.summary["step"]
     assert _end(again) == _end(whole_run)
-    assert happened > count * 0.9
+    assert happened >= count
     assert len(missed) >= count // 20
 
 
