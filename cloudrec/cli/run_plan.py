@@ -21,6 +21,7 @@ THIS_MACHINE = "this-machine"
 OWN_LOW, OWN_HIGH = 0.7, 1.2
 _BASIS = "estimated"
 _UNKNOWN = "unknown"
+_VERDICTS = {True: "fits", False: "does not fit", None: "may not fit"}
 
 
 def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         "capacity": machine.capacity,
         "gpu": machine.gpu,
         "gpus": machine.gpus * offer.nodes,
-        "fits": not offer.refusal,
+        "fits": offer.fits,
         "reason": offer.refusal or None,
         "samples_per_s": speed,
         "samples_per_s_range": None if speed is None else [speed * LOW, speed * HIGH],
@@ -136,7 +137,7 @@ def own_explanation(plan: RunPlan) -> str:
             ),
             (
                 f"    activations {memory.activations:.2f}, exchange {memory.exchange:.2f}, libraries "
-                f"{memory.reserved:.2f}: {'fits' if memory.fits else 'does not fit'}"
+                f"{memory.reserved:.2f}: {_VERDICTS[memory.fits]}"
             ),
             f"  a step of {step.batch * step.ranks:,} samples, in ms: {step.seconds * 1e3:.1f}",
             *(f"    {', '.join(parts[start : start + 4])}" for start in range(0, len(parts), 4)),
@@ -205,7 +206,7 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
             ),
             (
                 f"    activations {memory.activations:.1f}, exchange {memory.exchange:.1f}, "
-                f"kept back {memory.reserved:.1f}: {'fits' if memory.fits else 'does not fit'}"
+                f"kept back {memory.reserved:.1f}: {_VERDICTS[memory.fits]}"
             ),
         ]
         if each.refusal:

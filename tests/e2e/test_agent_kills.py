@@ -16,6 +16,7 @@ from tests.e2e.support_bench import SMALL, Bench
 from tests.tallies import Tally
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "220")) // 10  # a start of torch's agent takes seconds
+AGENT = "cloudrec.launchers.local.elastic"
 FLAGS = (*SMALL, "--num_epochs", "60", "--checkpoint_interval", "20")
 
 
@@ -42,9 +43,7 @@ def test_a_run_with_killed_agents_produces_the_model_of_an_undisturbed_run(
                 break
             victim = dice.choice(["agent", "supervisor"])
             supervisor = psutil.Process(view["pid"])
-            (agent,) = [
-                each for each in supervisor.children() if any("_elastic" in word for word in each.cmdline())
-            ]
+            (agent,) = [each for each in supervisor.children() if AGENT in each.cmdline()]
             (agent if victim == "agent" else supervisor).send_signal(signal.SIGKILL)
             killed[victim] += 1
             bench.wait_until_alone()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
     from cloudrec.planning.fit.cpu import CpuStep
     from cloudrec.planning.fit.memory import RankMemory
+    from cloudrec.planning.fit.work import Placement
     from cloudrec.providers.base.offers import InstanceType
     from cloudrec.providers.base.prices import Prices
     from cloudrec.spec.load import Loaded
@@ -236,10 +237,22 @@ def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, st
         weights=str(settings.get("embedding_weight_precision", "fp32")),
         table_optimizer=str(settings["table_optimizer"]),
         dense_optimizer=str(settings["dense_optimizer"]),
+        placement=_placement(settings),
+        may_use_host=any(str(each).startswith("fused_uvm") for each in settings["compute_kernels"]),
         samples=wish.samples if wish.samples is not None else tables.samples,
         epochs=int(settings["num_epochs"]),
     )
     return work, tables.source
+
+
+def _placement(settings: Mapping[str, Any]) -> Placement:
+    """Return how tables may be placed by the trainer's settings for its planner."""
+    if settings["data_parallel"]:
+        return "replicated"
+    kinds = set(settings["sharding_types"])
+    if not kinds & {"row_wise", "table_row_wise"}:
+        return "whole"
+    return "any" if "table_wise" in kinds else "divided"
 
 
 def _manifest(uri: str) -> dict[str, Any]:

@@ -86,7 +86,8 @@ class PlannedOffer:
         step: the time of a step; None if the GPU's or a link's rates are unknown.
         hours: hours of the whole run, with its start and expected preemptions; None if unknown.
         stored_gib: what the run has in the bucket; None if unknown.
-        refusal: why the run cannot be done on it; empty if it can.
+        fits: whether the run can be done on it; None if that is not known.
+        refusal: why it cannot, or why it is not known; empty if it can.
     """
 
     machine: MachineOffer
@@ -95,7 +96,8 @@ class PlannedOffer:
     step: StepTime | None
     hours: float | None
     stored_gib: float | None
-    refusal: str = ""
+    fits: bool | None
+    refusal: str
 
     @property
     def usd(self) -> float | None:
@@ -177,13 +179,14 @@ def goodput(capacity: str, nodes: int) -> float:
 
 def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOffer:
     ranks = nodes * machine.gpus
-    memory = rank_memory(work, ranks=ranks, gpu_gib=machine.gpu_gib)
+    memory = rank_memory(work, ranks=ranks, gpu_gib=machine.gpu_gib, node=machine.gpus)
     rates = gpu_rates(machine.gpu, machine.gpu_gib)
     step = step_time(work, rates, machine.links, nodes=nodes) if rates else None
     hours = None
     if step is not None and work.samples_in_all is not None:
         training = work.samples_in_all / step.samples_per_s / 3600.0
         hours = _START_H + training / goodput(machine.capacity, nodes)
+    is_divisible = work.global_batch is None or work.global_batch % ranks == 0
     return PlannedOffer(
         machine=machine,
         nodes=nodes,
@@ -191,6 +194,7 @@ def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOf
         step=step,
         hours=hours,
         stored_gib=None if work.stored_bytes is None else work.stored_bytes / GIB,
+        fits=memory.fits if is_divisible else False,
         refusal=_refusal(work, memory, ranks),
     )
 
@@ -200,9 +204,19 @@ def _refusal(work: TrainingWork, memory: RankMemory, ranks: int) -> str:
         return f"a step of {work.global_batch:,} samples cannot be divided among {ranks} GPUs"
     if memory.fits:
         return ""
-    parts = {"tables": memory.tables, "activations": memory.activations, "dense part": memory.dense}
+    parts = {
+        "tables": memory.tables,
+        "activations": memory.activations,
+        "exchange": memory.exchange,
+        "dense part": memory.dense,
+    }
     largest = max(parts, key=lambda name: parts[name])
-    return (
-        f"each GPU needs {memory.need:.0f} GiB ({largest} {parts[largest]:.0f} GiB) and has "
+    needs = (
+        f"each GPU needs {memory.need:.1f} GiB ({largest} {parts[largest]:.1f} GiB) and has "
         f"{memory.have:.0f} GiB"
     )
+    if memory.fits is False:
+        return needs
+    if work.may_use_host:
+        return f"{needs}; rows may be in the host's memory, which is not planned"
+    return f"{needs}: the tables fit, but a step with this batch may not"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.planning.fit.layers import DenseWork
 
+# How tables may be placed: whole or divided by rows, each one whole, each one divided, or all on every rank.
+Placement = Literal["any", "whole", "divided", "replicated"]
 _BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 # Bytes of optimizer state for one row of D values, beside its weights.
 _TABLE_STATE = {"sgd": (0, 0), "rowwise_adagrad": (4, 0), "adagrad": (0, 4), "adam": (0, 8)}
@@ -41,6 +43,8 @@ class TrainingWork:
         dense_optimizer: sgd, adagrad, adam or adamw.
         samples: the samples of one epoch; None if unknown.
         epochs: the number of epochs.
+        placement: how tables may be placed.
+        may_use_host: whether rows may be in the host's memory, too.
     """
 
     table_rows: Sequence[int]
@@ -58,6 +62,8 @@ class TrainingWork:
     table_dims: Sequence[int] = ()
     vector_dims: Sequence[int] = ()
     exchanged: int | None = None
+    placement: Placement = "any"
+    may_use_host: bool = False
 
     @property
     def dims(self) -> Sequence[int]:

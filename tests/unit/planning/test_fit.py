@@ -95,13 +95,25 @@ def test_a_link_of_unknown_speed_gives_no_time() -> None:
 
 def test_memory_is_the_sum_of_its_parts_and_decides() -> None:
     whole = rank_memory(DCN, ranks=8, gpu_gib=80.0)
-    assert whole.fits
+    assert whole.fits is True
     parts = whole.tables + whole.dense + whole.activations + whole.exchange + whole.reserved
     assert whole.need == pytest.approx(parts)
-    assert whole.tables == pytest.approx(DCN.table_bytes / 8 * 1.02 / 2**30)
+    assert whole.tables == pytest.approx(DCN.table_bytes / 8 / 2**30, rel=0.02)
     just = rank_memory(DCN, ranks=8, gpu_gib=whole.need)
-    assert just.fits
-    assert not rank_memory(DCN, ranks=8, gpu_gib=just.need * 0.8).fits
+    assert just.fits is True
+    assert rank_memory(DCN, ranks=8, gpu_gib=just.need * 0.8).fits is False
+
+
+def test_tables_that_fit_with_a_batch_that_may_not_are_no_answer() -> None:
+    large = replace(MILLIONS, precision="fp32", table_rows=(750_000,) * 26, table_optimizer="adagrad")
+    tight = rank_memory(large, ranks=1, gpu_gib=24.0)
+    assert tight.fits is None
+    assert tight.tables + tight.exchange < 24.0 * 0.85 < tight.need
+    smaller = rank_memory(replace(large, batch=8192), ranks=1, gpu_gib=24.0)
+    assert smaller.fits is True
+    by_host = replace(large, table_rows=(10_000_000,) * 26, may_use_host=True)
+    assert rank_memory(by_host, ranks=1, gpu_gib=24.0).fits is None
+    assert rank_memory(replace(by_host, may_use_host=False), ranks=1, gpu_gib=24.0).fits is False
 
 
 @pytest.mark.parametrize(
@@ -168,4 +180,9 @@ def test_what_cannot_be_done_says_why() -> None:
     odd = replace(BOX, gpus=6)
     (uneven,) = planned_offers(DCN, [odd], most_nodes=1)
     assert uneven.refusal == "a step of 65,536 samples cannot be divided among 6 GPUs"
-    assert ranked([refused, uneven], "usd") == []
+    assert (refused.fits, uneven.fits) == (False, False)
+    batch = replace(MILLIONS, precision="fp32", table_rows=(750_000,) * 26, table_optimizer="adagrad")
+    (tight,) = planned_offers(batch, [replace(small, gpu_gib=24)], most_nodes=1)
+    assert tight.fits is None
+    assert tight.refusal.endswith("the tables fit, but a step with this batch may not")
+    assert ranked([refused, uneven, tight], "usd") == []
