@@ -29,7 +29,9 @@ class Bench:
         self.folder = folder
         self.home = folder / "home"
 
-    def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, expect: int = 0, timeout_s: float = 150
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*self.program, *arguments],
             cwd=self.folder,
@@ -37,7 +39,7 @@ class Bench:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=timeout_s,
             check=False,
         )
         assert done.returncode == expect, done.stderr

@@ -33,7 +33,7 @@ def test_a_run_with_killed_agents_produces_the_model_of_an_undisturbed_run(
     bench.run("data", "prepare", "raw", "prepared")
     bench.run("up", "local")
     flags = ("--dataset", "prepared", "--nproc-per-node", "2")
-    bench.run("train", "--name", "calm", *flags, "--", *FLAGS)
+    bench.run("train", "--name", "calm", *flags, "--", *FLAGS, timeout_s=1200)
     bench.run("train", "--name", "hunted", *flags, "--detach", "--", *FLAGS)
     killed = {"agent": 0, "supervisor": 0}
     try:

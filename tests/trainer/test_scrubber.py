@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import distributed
 
 from cloudrec.observe.metrics import latest_metrics
-from tests.trainer.support_damage import DAMAGES_OF_A_FILE
+from tests.trainer.support_clouds import CLOUDS, CloudPlace
+from tests.trainer.support_damage import DAMAGES_OF_A_FILE, flip
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_layers import ALONE, FINGERPRINT, INCREMENTAL, Model
+from tests.trainer.support_ranks import Place, RankPool
 from tests.trainer.support_runs import run_here
 from trainer.checkpoint import Checkpointer
 from trainer.checkpoint.load import scrubber
+from trainer.checkpoint.store.base import open_store
 from trainer.loop import saving
 from trainer.loop.session.checkpoints import RunCheckpoints
 from trainer.loop.session.course import Course
@@ -59,6 +64,63 @@ def test_rot_is_found_and_the_next_save_begins_a_new_chain(tmp_path: Path, file:
         assert checkpointer.take_damage() == []
     with Checkpointer(str(tmp_path), keep=2, rank=0, world_size=1) as checkpointer:
         assert checkpointer.newest() == 5
+
+
+def _until_reported(checkpointer: Checkpointer) -> list[str]:
+    until = time.monotonic() + 20
+    while not (reports := checkpointer.take_damage()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return reports
+
+
+def _rot_of_rank_1(place: Place, folder: str) -> tuple[list[str], str, list[int]]:
+    """Damage a file of rank 1; return the reports, the kind of the next save and the steps left."""
+    scrubber._POLL_S = 0.02
+    model, reports = Model(place), list[str]()
+    with Checkpointer(
+        folder, keep=2, rank=place.rank, world_size=place.world_size, group=place.group, options=WATCHED
+    ) as writer:
+        for step in (1, 2, 3):
+            model.train(step)
+            writer.save(step, model.state, {}, FINGERPRINT)
+        if place.rank == 0:
+            (rotten,) = Path(folder).glob("step-00000003/rank-00001.*.bin")
+            flip(rotten, 200)  # in a table's weights; between the parts there is padding
+            reports = _until_reported(writer)
+        distributed.barrier(place.group)
+        model.train(4)
+        report = writer.save(4, model.state, {}, FINGERPRINT)
+        assert report is not None
+        return reports, report.kind, [*writer.steps()]
+
+
+def test_rot_of_another_ranks_file_begins_a_new_chain_on_all_ranks(ranks: RankPool, tmp_path: Path) -> None:
+    (reports, *first), (none, *second) = ranks.run(2, _rot_of_rank_1, str(tmp_path))
+    assert "rank-00001" in reports[0]
+    assert none == []
+    assert first == second
+    assert first[0] == "full"
+    assert 3 not in first[1]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_rot_in_a_bucket_is_found(enter_cloud: Callable[[str], CloudPlace], cloud: str) -> None:
+    uri = enter_cloud(cloud).new_uri()
+    model = Model(ALONE)
+    with Checkpointer(uri, keep=2, rank=0, world_size=1, options=WATCHED) as writer:
+        for step in (1, 2, 3):
+            model.train(step)
+            writer.save(step, model.state, {}, FINGERPRINT)
+        objects = open_store(uri).objects
+        (rotten,) = (each for each in objects.sizes("step-00000003/") if each.endswith(".bin"))
+        content = bytearray(objects.read(rotten))
+        content[len(content) // 2] ^= 1
+        objects.put(rotten, bytes(content))
+        assert rotten in _until_reported(writer)[0]
+        model.train(4)
+        report = writer.save(4, model.state, {}, FINGERPRINT)
+        assert report is not None
+        assert report.kind == "full"
 
 
 def test_the_patrol_reads_at_its_rate(tmp_path: Path) -> None:
