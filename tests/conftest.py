@@ -24,6 +24,7 @@ _SLOW = (
     "tests/conformance/test_launchers.py",
     "tests/conformance/test_reach.py",
     "tests/contract/aws/test_cluster_side.py",
+    "tests/contract/aws/test_identities_needed.py",
     "tests/contract/aws/test_network_side.py",
     "tests/contract/aws/test_policy_enforced.py",
     "tests/contract/azure/test_cluster_side.py",
