@@ -55,17 +55,12 @@ class Life:
         """The roles of an identity, each with its scope's last name, and the assignment's id."""
         principal = self.row(suffix).principal_id
         rows = self.site.sdk.authorization.role_assignments.list_for_subscription()
-        return {
-            Grant(
-                action=_TITLES[str(row.role_definition_id).rpartition("/")[2]], source=_last(row.scope)
-            ): str(row.id)
-            for row in rows
-            if row.principal_id == principal
-        }
-
-
-def _last(scope: object) -> str:
-    return str(scope).rpartition("/")[2]
+        found = {}
+        for row in rows:
+            role = str(row.role_definition_id).rpartition("/")[2]
+            if row.principal_id == principal:
+                found[Grant(action=_TITLES[role], source=str(row.scope).rpartition("/")[2])] = str(row.id)
+        return found
 
 
 def role_of(grant: Grant) -> Role:
@@ -109,7 +104,7 @@ def guard(life: Life, folder: Path) -> str:
 
 
 def end(life: Life, folder: Path) -> str:
-    """The workflow that reads the end in its tag, which is earlier now, and deletes the pools of GPU nodes."""
+    """The workflow that reads the end in its tag, which was moved, and deletes the pools of GPU nodes."""
     del folder
     moment = float(life.azure.ask("GET", "")["virtual_time"]) + 1800
     tag(life.site, f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}")

@@ -19,12 +19,13 @@ from tests.sandbox.azure.support import stand_in
 from tests.tallies import Tally
 
 _DOCS = "https://learn.microsoft.com/azure"
+_ABAC = f"{_DOCS}/container-registry/container-registry-rbac-abac-repository-permissions"
 _BUILT_IN = f"{_DOCS}/role-based-access-control/built-in-roles"
 # Why a role is not smaller: Azure has no built-in one with what the flows use of it.
 WHY = {
     "AcrPull": f"{_DOCS}/aks/cluster-container-registry-integration",
     "Azure Kubernetes Service Contributor Role": f"{_BUILT_IN}/containers: the smallest that changes a pool",
-    "Container Registry Repository Reader": f"{_DOCS}/container-registry/container-registry-rbac-abac-repository-permissions",
+    "Container Registry Repository Reader": _ABAC,
     "Managed Identity Operator": f"{_DOCS}/aks/use-managed-identity#add-role-assignment",
     "Network Contributor": f"{_DOCS}/aks/configure-azure-cni#prerequisites",
     "Reader": f"{_BUILT_IN}/general: the smallest that reads one resource",
