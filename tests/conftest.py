@@ -36,6 +36,7 @@ _SLOW = (
     "tests/contract/gcp/test_first_try.py",
     "tests/contract/gcp/test_network_side.py",
     "tests/contract/kubernetes/test_control_plane.py",
+    "tests/contract/kubernetes/test_roles_needed.py",
     "tests/contract/kubernetes/test_short_runs.py",
     "tests/contract/kubernetes/test_training.py",
     "tests/contract/kubernetes/test_user_script.py",
