@@ -27,6 +27,7 @@ _SLOW = (
     "tests/contract/aws/test_identities_needed.py",
     "tests/contract/aws/test_network_side.py",
     "tests/contract/aws/test_policy_enforced.py",
+    "tests/contract/aws/test_sweep_policy.py",
     "tests/contract/azure/test_cluster_side.py",
     "tests/contract/azure/test_network_side.py",
     "tests/contract/azure/test_reservations.py",
