@@ -25,7 +25,6 @@ _OF_GUARD = ("CronJob", "Role", "RoleBinding")  # looked for, also where there i
 _WITHIN = (
     *((verb, kind) for kind in _MADE for verb in ("create", "patch", "delete")),
     *(("get", kind) for kind in (*_MADE, *_OF_GUARD)),
-    ("list", "Pod"),
     ("watch", "Pod"),
 )
 _ASKED = 8  # concurrent access reviews
