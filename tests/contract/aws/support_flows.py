@@ -78,7 +78,7 @@ def end(estate: AwsEstate, folder: Path) -> str:
     return f"{name} has {left} nodes after the end" if left else ""
 
 
-def pod(estate: AwsEstate, folder: Path) -> str:
+def pod(estate: AwsEstate, folder: Path, place: str = "runs/r") -> str:
     """What a run does in its bucket: it reads data, writes checkpoints, and removes old ones."""
     bucket, s3 = f"{CLUSTER}-{ACCOUNT}-{REGION}", estate.aws.client("s3")
     file = folder / "part"
@@ -86,12 +86,12 @@ def pod(estate: AwsEstate, folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patch, estate.unenforced():
         for name, value in {**estate.aws.env, **estate.identities["pod"].keys}.items():
             patch.setenv(name, value)
-        s3.put_object(Bucket=bucket, Key="runs/r/data", Body=b"data")
-        s3.put_object(Bucket=bucket, Key="runs/r/old", Body=b"old")
-        s3.create_multipart_upload(Bucket=bucket, Key="runs/r/unfinished")
+        s3.put_object(Bucket=bucket, Key=f"{place}/data", Body=b"data")
+        s3.put_object(Bucket=bucket, Key=f"{place}/old", Body=b"old")
+        s3.create_multipart_upload(Bucket=bucket, Key=f"{place}/unfinished")
         estate.aws.control(enforce_iam=True)
         patience = Patience(attempts=1)
-        store = open_store(f"s3://{bucket}/runs/r", StoreOptions(patience=patience, part_bytes=_PART))
+        store = open_store(f"s3://{bucket}/{place}", StoreOptions(patience=patience, part_bytes=_PART))
         upload = UploadFile(path=file, size=file.stat().st_size, crc32=crc32_of(file))
 
         def stream() -> None:

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from cloudrec.errors import CloudrecError
+from cloudrec.providers.aws.identity.policies import pod_policy
 from cloudrec.providers.aws.provider import AwsProvider
 from tests.contract.aws.support import Site
-from tests.contract.aws.support_flows import detached, grants, lacking, run
-from tests.contract.aws.support_identities import AwsEstate
+from tests.contract.aws.support_flows import detached, grants, lacking, pod, run
+from tests.contract.aws.support_identities import ACCOUNT, OURS, REGION, AwsEstate
 from tests.contract.aws.support_policies import BOUNDARY, DEPLOYER, POLICIES, allowed
 from tests.contract.support_least import Found, Grant, differences, unneeded
+from tests.sandbox.aws.support import refused
 from tests.tallies import Tally
 
 OWN = ("guard", "end", "pod", "cni")  # the roles with a policy of cloudrec whose programs run here
@@ -26,7 +28,7 @@ OWN = ("guard", "end", "pod", "cni")  # the roles with a policy of cloudrec whos
 SOME = {
     "guard": Grant(source="Pass", action="iam:PassRole"),
     "end": Grant(source="Scale", action="eks:UpdateNodegroupConfig"),
-    "pod": Grant(source="List", action="s3:ListBucketMultipartUploads"),
+    "pod": Grant(source="Uploads", action="s3:ListBucketMultipartUploads"),
     "cni": Grant(source="Look", action="ec2:DescribeSecurityGroups"),
 }
 _DOCS = "https://docs.aws.amazon.com"
@@ -74,6 +76,25 @@ def test_a_role_holds_what_its_flows_use(estate: AwsEstate, tmp_path: Path, name
     assert found.said == ""
     assert found.refused == frozenset()
     assert differences(estate.identities[name].actions(), found.used, {}) == []
+
+
+def test_a_run_with_a_prefix_needs_its_policy_and_stays_below_the_prefix(
+    estate: AwsEstate, tmp_path: Path
+) -> None:
+    settings = {**estate.ours.cluster.settings, "prefix": "team/a"}
+    cluster = estate.ours.cluster.model_copy(update={"settings": settings})
+    document = json.dumps(pod_policy(estate.ours.provider.layout(cluster)))
+    bucket, s3 = f"cloudrec-{OURS}-{ACCOUNT}-{REGION}", estate.identities["pod"].client("s3")
+    with estate.enforced():
+        estate.aws.client("iam").put_role_policy(
+            RoleName=estate.role("pod"), PolicyName="cloudrec", PolicyDocument=document
+        )
+        assert pod(estate, tmp_path, "team/a/runs/r") == ""
+        for prefix in ("", "team", "team/ab/", "runs/"):
+            with refused("AccessDenied", "s3:ListBucket"):
+                s3.list_objects_v2(Bucket=bucket, Prefix=prefix)
+        with refused("AccessDenied", "s3:GetObject"):
+            s3.get_object(Bucket=bucket, Key="runs/r/data")
 
 
 def test_every_role_is_judged(estate: AwsEstate) -> None:

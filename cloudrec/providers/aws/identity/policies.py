@@ -180,18 +180,25 @@ def pod_policy(layout: AwsLayout) -> Mapping[str, object]:
     listing: dict[str, object] = {
         "Sid": "List",
         "Effect": "Allow",
-        "Action": ["s3:ListBucket", "s3:ListBucketMultipartUploads"],
+        "Action": "s3:ListBucket",
         "Resource": bucket,
     }
     if prefix:
         listing["Condition"] = {"StringLike": {"s3:prefix": [prefix, under]}}
+    # The condition key s3:prefix does not exist for this action (Service Authorization Reference of S3).
+    uploads = {
+        "Sid": "Uploads",
+        "Effect": "Allow",
+        "Action": "s3:ListBucketMultipartUploads",
+        "Resource": bucket,
+    }
     objects = {
         "Sid": "Objects",
         "Effect": "Allow",
         "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
         "Resource": f"{bucket}/{under}",
     }
-    return {"Version": "2012-10-17", "Statement": [listing, objects, _use_of_key(layout)]}
+    return {"Version": "2012-10-17", "Statement": [listing, uploads, objects, _use_of_key(layout)]}
 
 
 def _use_of_key(layout: AwsLayout) -> Mapping[str, object]:
