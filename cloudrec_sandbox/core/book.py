@@ -32,6 +32,35 @@ class Entry:
 
 
 @dataclass
+class Decisions:
+    """Which permissions each identity used and was refused, as an audit log of its cloud has them."""
+
+    used: dict[str, set[str]] = field(default_factory=dict)
+    refused: dict[str, set[str]] = field(default_factory=dict)
+
+    def note(self, who: str, permission: str, *, is_allowed: bool) -> None:
+        """Add one decision about an identity."""
+        (self.used if is_allowed else self.refused).setdefault(who, set()).add(permission)
+
+    @classmethod
+    def read(cls, world: World) -> dict[str, dict[str, list[str]]]:
+        """Return the decisions by identity, for /_control."""
+        known = world.state(cls)
+        return {
+            who: {"used": sorted(known.used.get(who, ())), "refused": sorted(known.refused.get(who, ()))}
+            for who in sorted({*known.used, *known.refused})
+        }
+
+    @classmethod
+    def forget(cls, world: World, value: object) -> None:
+        """Empty the record; ValueError for anything else."""
+        if value != {}:
+            raise ValueError("decisions can only be emptied: {}")
+        world.state(cls).used.clear()
+        world.state(cls).refused.clear()
+
+
+@dataclass
 class Book(Generic[W]):
     """The declarations of one stand-in; each has its own book."""
 

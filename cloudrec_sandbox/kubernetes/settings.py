@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec_sandbox.core.book import Entry
+from cloudrec_sandbox.core.book import Decisions, Entry
 from cloudrec_sandbox.kubernetes.api import definitions
 from cloudrec_sandbox.kubernetes.api.world import book
 
@@ -57,6 +57,7 @@ book.setting(
     read=lambda world: world.store.webhook_lag_s,
     write=lambda world, value: setattr(world.store, "webhook_lag_s", float(value)),
 )
+book.setting("decisions", read=Decisions.read, write=Decisions.forget)
 book.setting("history", read=lambda world: world.store.table.limit, write=_write_history)
 book.setting("compact", read=lambda world: world.store.table.oldest, write=_compact)
 book.setting("watches", read=lambda world: world.interruption.how, write=_interrupt)

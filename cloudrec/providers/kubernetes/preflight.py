@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cloudrec.findings import Finding
+from cloudrec.providers.kubernetes.cleanup import leftovers
 from cloudrec.providers.kubernetes.nodes.nodes import GPU
 
 if TYPE_CHECKING:
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
     from cloudrec.providers.kubernetes.nodes.nodes import Pool
 
 _OLDEST = (1, 31)  # the first version whose Job pod failure policy is stable; runs use it for disruptions
-# The permissions that `up` and `train` need: cluster-wide, and in the namespace of the runs.
-_EVERYWHERE = (("list", "Node"), ("get", "Namespace"))
+# The permissions that `up`, `train` and `down` need: cluster-wide, and in the namespace of the runs. A search
+# lists cloudrec's objects in all namespaces, since another machine may have made some.
+_EVERYWHERE = (("list", "Node"), ("get", "Namespace"), *(("list", api) for api in leftovers.SEARCHED))
+_MADE = ("Job", "ConfigMap", "Service", "ServiceAccount", "NetworkPolicy", "PodDisruptionBudget")
+_OF_GUARD = ("CronJob", "Role", "RoleBinding")  # looked for, also where there is none
 _WITHIN = (
-    *((verb, kind) for kind in ("Job", "ConfigMap", "Service") for verb in ("create", "patch", "delete")),
-    ("create", "ServiceAccount"),
-    ("create", "NetworkPolicy"),
-    ("list", "Pod"),
+    *((verb, kind) for kind in _MADE for verb in ("create", "patch", "delete")),
+    *(("get", kind) for kind in (*_MADE, *_OF_GUARD)),
+    ("watch", "Pod"),
 )
 _ASKED = 8  # concurrent access reviews
 _FEW = 3  # nodes that a message names
@@ -63,7 +66,7 @@ def _permissions(adopted: Adopted, layout: KubeLayout) -> Finding:
         check="permissions",
         ok=not lacking,
         found=f"not allowed: {', '.join(lacking)}" if lacking else "all that is needed",
-        needed="the role `admin` in the runs' namespace, and to list nodes",
+        needed="the role `admin` in the runs' namespace, and to list nodes and cloudrec's objects everywhere",
         remedy="ask who administers the cluster; a namespace of theirs is taken by "
         "--set cluster.settings.namespace=NAME",
     )

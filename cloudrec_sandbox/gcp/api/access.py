@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cloudrec_sandbox.core.book import Decisions
 from cloudrec_sandbox.gcp.api import registry
 from cloudrec_sandbox.gcp.api.apis import APIS
 from cloudrec_sandbox.gcp.api.errors import GcpError
@@ -29,7 +30,9 @@ def permitted(call: Call, permission: str, project: str, resource: str) -> bool:
     """Return whether the caller has a permission on a resource of a project."""
     if not permission or not call.world.state(Permissions).enforced:
         return True
-    return registry.may(call.world, call.caller, permission, project, resource)
+    is_allowed = registry.may(call.world, call.caller, permission, project, resource)
+    call.world.state(Decisions).note(call.caller, permission, is_allowed=is_allowed)
+    return is_allowed
 
 
 def demand(call: Call, permission: str) -> None:
@@ -64,4 +67,5 @@ def _write(world: World, wish: object) -> None:
     world.state(Permissions).enforced = bool(wish)
 
 
+setting("decisions", read=Decisions.read, write=Decisions.forget)
 setting("enforce_iam", read=lambda world: world.state(Permissions).enforced, write=_write)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_sandbox.core.book import Decisions
 from cloudrec_sandbox.kubernetes.objects import errors
 from cloudrec_sandbox.kubernetes.storage.access import AUTHENTICATED, MASTERS
 
@@ -142,7 +143,11 @@ def allows(store: Store, user: User, deed: Deed) -> bool:
 def check(call: Call, verb: str = "") -> None:
     """Refuse with 403 what the caller may not do; `verb` replaces the call's own."""
     deed = _deed(call, verb or call.target.verb)
-    if not allows(call.store, call.user, deed):
+    is_allowed = allows(call.store, call.user, deed)
+    if MASTERS not in call.user.groups:
+        permission = f"{deed.verb} {deed.group or 'core'}/{deed.resource}"
+        call.world.state(Decisions).note(call.user.name, permission, is_allowed=is_allowed)
+    if not is_allowed:
         where = f'in the namespace "{deed.namespace}"' if deed.namespace else "at the cluster scope"
         why = (
             f'User "{call.user.name}" cannot {deed.verb} resource "{deed.resource}" in API group '

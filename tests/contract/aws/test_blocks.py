@@ -323,13 +323,15 @@ def test_a_deployer_buys_blocks_with_the_policy_for_them_alone(aws: Aws, tmp_pat
     deployer = Deployer(aws, tmp_path, nodes=2, capacity="block", block_hours=HOURS)
     with pytest.raises(PreflightError, match="ec2:DescribeCapacityBlockOfferings"):
         deployer.act("up")
-    searching = deepcopy(POLICIES[BLOCKS])
-    searching["Statement"] = [
-        each for each in searching["Statement"] if each["Sid"] == "SearchCapacityBlocks"
-    ]
-    deployer.iam.put_user_policy(UserName="deployer", PolicyName=BLOCKS, PolicyDocument=json.dumps(searching))
-    with pytest.raises(PreflightError, match="ec2:PurchaseCapacityBlock"):
-        deployer.act("up")
+    for sid, action in {
+        "BuyCapacityBlocks": "PurchaseCapacityBlock",
+        "TagBoughtBlocks": "CreateTags",
+    }.items():
+        less = deepcopy(POLICIES[BLOCKS])
+        less["Statement"] = [each for each in less["Statement"] if each["Sid"] != sid]
+        deployer.iam.put_user_policy(UserName="deployer", PolicyName=BLOCKS, PolicyDocument=json.dumps(less))
+        with pytest.raises(PreflightError, match=f"ec2:{action}"):
+            deployer.act("up")
     deployer.iam.put_user_policy(
         UserName="deployer", PolicyName=BLOCKS, PolicyDocument=json.dumps(POLICIES[BLOCKS])
     )

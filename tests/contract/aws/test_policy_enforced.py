@@ -210,8 +210,7 @@ def objects(deployer: Deployer) -> None:
     s3.put_object(Bucket=bucket, Key="a", Body=b"1")
     assert s3.get_object(Bucket=bucket, Key="a")["Body"].read() == b"1"
     s3.delete_object(Bucket=bucket, Key="a")
-    upload = s3.create_multipart_upload(Bucket=bucket, Key="b")["UploadId"]
-    s3.list_parts(Bucket=bucket, Key="b", UploadId=upload)
+    s3.create_multipart_upload(Bucket=bucket, Key="b")
 
 
 def more_drift(deployer: Deployer) -> None:

@@ -48,6 +48,31 @@ def test_a_denied_call_has_the_error_of_the_service(aws: Aws, deployer: Any) -> 
     aws.client("ec2").create_vpc(CidrBlock="10.0.0.0/16")
 
 
+def test_what_each_identity_uses_and_is_refused_is_recorded(aws: Aws, deployer: Any) -> None:
+    ec2 = deployer("ec2", allow("ec2:DescribeVpcs"))
+    aws.control(decisions={})
+    ec2.describe_vpcs()
+    with refused("UnauthorizedOperation"):
+        ec2.create_vpc(CidrBlock="10.0.0.0/16")
+    aws.client("ec2").describe_subnets()  # root's calls are not judged
+    noted = {"used": ["ec2:DescribeVpcs"], "refused": ["ec2:CreateVpc"]}
+    assert aws.ask("GET", "")["decisions"] == {"arn:aws:iam::123456789012:user/deployer": noted}
+    aws.control(decisions={})
+    assert aws.ask("GET", "")["decisions"] == {}
+
+
+def test_a_list_below_a_prefix_has_its_condition_and_one_of_uploads_has_none(aws: Aws, deployer: Any) -> None:
+    aws.client("s3").create_bucket(Bucket="bucket")
+    below = {"Condition": {"StringLike": {"s3:prefix": "mine/*"}}}
+    s3 = deployer("s3", allow("s3:ListBucket", "s3:ListBucketMultipartUploads", **below))
+    s3.list_objects_v2(Bucket="bucket", Prefix="mine/a")
+    for prefix in ({"Prefix": "theirs/"}, {}):
+        with refused("AccessDenied", "s3:ListBucket"):
+            s3.list_objects_v2(Bucket="bucket", **prefix)
+    with refused("AccessDenied", "s3:ListBucketMultipartUploads"):
+        s3.list_multipart_uploads(Bucket="bucket", Prefix="mine/a")
+
+
 def test_tags_at_creation_need_a_separate_permission(deployer: Any) -> None:
     ec2 = deployer("ec2", allow("ec2:CreateVpc"))
     ec2.create_vpc(CidrBlock="10.0.0.0/16")

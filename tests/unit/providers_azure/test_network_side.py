@@ -81,7 +81,6 @@ def test_each_identity_has_only_the_roles_that_it_needs() -> None:
         "t-cluster-kubelet": ("Managed Identity Operator", "cloudrec-t-kubelet"),
         "t-kubelet-acr-pull": ("AcrPull", account),
         "t-kubelet-acr-reader": ("Container Registry Repository Reader", account),
-        "t-kubelet-storage": ("Storage Blob Data Contributor", "data"),
         "t-pod-storage": ("Storage Blob Data Contributor", "data"),
         "t-operator-storage": ("Storage Blob Data Contributor", "data"),
         "t-operator-acr-push": ("AcrPush", account),

@@ -109,13 +109,14 @@ def cni_policy(layout: AwsLayout) -> Mapping[str, object]:
     """Return the network plugin's policy: AmazonEKS_CNI_Policy, limited to the cluster's own resources.
 
     It follows "Scope-down IAM policy per EKS cluster" (docs/iam-policy.md of amazon-vpc-cni-k8s). The plugin
-    tags the interfaces that it creates with the cluster's name; launch templates tag the nodes' own ones.
+    tags the interfaces that it creates, and those that it finds on its node, with the cluster's name; launch
+    templates tag the latter, so that it may.
     """
     front = f"arn:{layout.partition}:ec2:{layout.region}:{layout.account}"
     interfaces, groups = f"{front}:network-interface/*", f"{front}:security-group/*"
     of_nodes = {"StringEquals": {f"aws:ResourceTag/{TAG_CLUSTER}": layout.title}}
-    change = ["AssignPrivateIpAddresses", "AttachNetworkInterface", "DetachNetworkInterface"]
-    change += ["ModifyNetworkInterfaceAttribute", "UnassignPrivateIpAddresses"]
+    join = ["AttachNetworkInterface", "DetachNetworkInterface", "ModifyNetworkInterfaceAttribute"]
+    change = [*join, "AssignPrivateIpAddresses", "DeleteNetworkInterface", "UnassignPrivateIpAddresses"]
     described = ["Instances", "InstanceTypes", "NetworkInterfaces", "SecurityGroups", "Subnets", "Tags"]
     asked: list[tuple[str, list[str], object, object]] = [
         ("Look", [f"Describe{name}" for name in described], "*", None),
@@ -126,8 +127,8 @@ def cni_policy(layout: AwsLayout) -> Mapping[str, object]:
         ("Tag", ["CreateTags"], interfaces,
          {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
         ("TagOfNodes", ["CreateTags"], interfaces, of_nodes),
-        ("OfNodes", change, [f"{front}:instance/*", interfaces], of_nodes),
-        ("OfPods", [*change, "DeleteNetworkInterface"], interfaces,
+        ("OfNodes", join, f"{front}:instance/*", of_nodes),
+        ("OfPods", change, interfaces,
          {"StringEquals": {f"aws:ResourceTag/{_TAG_INTERFACE}": layout.name}}),
     ]  # fmt: skip
     statements = [
@@ -179,24 +180,25 @@ def pod_policy(layout: AwsLayout) -> Mapping[str, object]:
     listing: dict[str, object] = {
         "Sid": "List",
         "Effect": "Allow",
-        "Action": ["s3:ListBucket", "s3:ListBucketMultipartUploads"],
+        "Action": "s3:ListBucket",
         "Resource": bucket,
     }
     if prefix:
         listing["Condition"] = {"StringLike": {"s3:prefix": [prefix, under]}}
+    # The condition key s3:prefix does not exist for this action (Service Authorization Reference of S3).
+    uploads = {
+        "Sid": "Uploads",
+        "Effect": "Allow",
+        "Action": "s3:ListBucketMultipartUploads",
+        "Resource": bucket,
+    }
     objects = {
         "Sid": "Objects",
         "Effect": "Allow",
-        "Action": [
-            "s3:GetObject",
-            "s3:PutObject",
-            "s3:DeleteObject",
-            "s3:AbortMultipartUpload",
-            "s3:ListMultipartUploadParts",
-        ],
+        "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
         "Resource": f"{bucket}/{under}",
     }
-    return {"Version": "2012-10-17", "Statement": [listing, objects, _use_of_key(layout)]}
+    return {"Version": "2012-10-17", "Statement": [listing, uploads, objects, _use_of_key(layout)]}
 
 
 def _use_of_key(layout: AwsLayout) -> Mapping[str, object]:

@@ -125,8 +125,12 @@ def workflow_id(layout: AzureLayout) -> str:
 
 
 def of_nodes(layout: AzureLayout) -> tuple[str, ...]:
-    """Return the keys of the roles that nodes need to pull images and to mount data."""
-    return layout.keys(ROLE, ("kubelet-acr-pull", "kubelet-acr-reader", "kubelet-storage"))
+    """Return the keys of the roles that nodes need to pull images.
+
+    They have none on data: the driver mounts the container with the token of the pod's service account
+    (docs/workload-identity-static-pv-mount.md of blob-csi-driver).
+    """
+    return layout.keys(ROLE, ("kubelet-acr-pull", "kubelet-acr-reader"))
 
 
 def _roles(layout: AzureLayout) -> list[Resource]:
@@ -154,7 +158,6 @@ def _roles(layout: AzureLayout) -> list[Resource]:
         # A registry in ABAC mode ignores AcrPull and needs the second role; others need the first.
         _role(layout, "kubelet-acr-pull", "AcrPull", kubelet, registry),
         _role(layout, "kubelet-acr-reader", "Container Registry Repository Reader", kubelet, registry),
-        _role(layout, "kubelet-storage", "Storage Blob Data Contributor", kubelet, container),
         _role(layout, "pod-storage", "Storage Blob Data Contributor", pod, container),
         _role(layout, "operator-storage", "Storage Blob Data Contributor", caller, container),
         _role(layout, "operator-acr-push", "AcrPush", caller, registry),

@@ -64,6 +64,9 @@ _LAYERS: Sequence[Mapping[str, str]] = (
     _DEFINITIONS,
     _SPACES,
 )
+SEARCHED = tuple(
+    api for layer in _LAYERS for api in layer.values() if "/" not in api
+)  # without operators' kinds
 _BASE = frozenset({NAMESPACE, ACCOUNT, private.KUBECONFIG})
 
 

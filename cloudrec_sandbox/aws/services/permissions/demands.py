@@ -40,6 +40,8 @@ _LINKED = {
     ("eks", "CreateNodegroup"): ("eks-nodegroup.amazonaws.com", "AWSServiceRoleForAmazonEKSNodegroup"),
     ("fsx", "CreateFileSystem"): ("fsx.amazonaws.com", "AWSServiceRoleForAmazonFSx"),
 }
+# The permissions that have the condition key s3:prefix; that for unfinished uploads has not.
+_LISTS = ("s3:ListBucket", "s3:ListBucketVersions")
 # What S3 does with the key of a bucket's objects.
 _KEY_USES = {
     "CreateMultipartUpload": "GenerateDataKey",
@@ -281,9 +283,10 @@ def _s3(call: Call) -> Iterator[Wish]:
             "s3:GetObject": "s3:GetObjectVersion",
             "s3:DeleteObject": "s3:DeleteObjectVersion",
         }.get(action, action)
-    yield Wish(
-        action=action, resource=f"{bucket}/{wish['Key']}" if wish.get("Key") else bucket, facts=_asked(call)
-    )
+    facts = _asked(call)
+    if action in _LISTS and wish.get("Prefix") is not None:
+        facts["s3:prefix"] = [wish["Prefix"]]
+    yield Wish(action=action, resource=f"{bucket}/{wish['Key']}" if wish.get("Key") else bucket, facts=facts)
     # "Permissions" on the pages of both: S3 uses the key of a bucket with SSE-KMS in the caller's name.
     if used := _KEY_USES.get(call.action):
         yield from _through(call, resources.key_of_bucket(call, wish["Bucket"]), used)

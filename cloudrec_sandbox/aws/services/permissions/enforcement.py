@@ -11,6 +11,7 @@ from cloudrec_sandbox.aws.api.registry import operation, setting
 from cloudrec_sandbox.aws.services.iam import GLOBAL, ROOT_KEY, trusted_by
 from cloudrec_sandbox.aws.services.permissions.demands import demands
 from cloudrec_sandbox.aws.services.permissions.policies import Document, Wish, allows, denies
+from cloudrec_sandbox.core.book import Decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +31,10 @@ class Enforcement:
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """The caller: its ARN, its policies, and its permissions boundary if it has one."""
+    """The caller: its ARN, that of its user or role, its policies, and its boundary if it has one."""
 
     arn: str
+    identity: str
     documents: tuple[Document, ...]
     boundary: tuple[Document, ...] | None = None
 
@@ -50,7 +52,9 @@ def refuse(call: Call) -> list[str]:
     """Raise AwsError if the caller's policies do not allow a call; return the actions that it needs."""
     caller, actions = _caller(call), []
     for wish in demands(call):
-        if not _may(call, caller, wish):
+        is_allowed = _may(call, caller, wish)
+        call.world.state(Decisions).note(caller.identity, wish.action, is_allowed=is_allowed)
+        if not is_allowed:
             raise _denied(call, caller, wish)
         actions.append(wish.action)
     return actions
@@ -76,12 +80,12 @@ def _caller(call: Call) -> Caller:
         if any(known.access_key_id == key and known.status == "Active" for known in user.access_keys):
             groups = [group for group in iam.groups.values() if user in group.users]
             documents = tuple(text for owner in (user, *groups) for text in _documents(owner))
-            return Caller(arn=str(user.arn), documents=documents)
+            return Caller(arn=str(user.arn), identity=str(user.arn), documents=documents)
     for session in call.world.backend("sts", GLOBAL).assumed_roles:
         if session.access_key_id == key:
             role = next((role for role in iam.roles.values() if role.arn == session.role_arn), None)
             if role is None:
-                return Caller(arn=str(session.arn), documents=())
+                return Caller(arn=str(session.arn), identity=str(session.role_arn), documents=())
             return _session(call.world, str(session.arn), role)
     message = "The security token included in the request is invalid."
     if call.service == "ec2":
@@ -91,14 +95,16 @@ def _caller(call: Call) -> Caller:
 
 
 def role_may(world: World, role: Any, wish: Wish) -> bool:  # noqa: ANN401 - moto's role
-    """Return whether a role's policies and its boundary allow an action."""
+    """Return whether a role's policies and its boundary allow an action, which is recorded."""
     caller = _session(world, str(role.arn), role)
-    return allows(caller.documents, wish) and (caller.boundary is None or allows(caller.boundary, wish))
+    is_allowed = allows(caller.documents, wish) and (caller.boundary is None or allows(caller.boundary, wish))
+    world.state(Decisions).note(caller.identity, wish.action, is_allowed=is_allowed)
+    return is_allowed
 
 
 def _session(world: World, arn: str, role: Any) -> Caller:  # noqa: ANN401 - moto's role
     boundary = _managed(world, role.permissions_boundary_arn)
-    return Caller(arn=arn, documents=tuple(_documents(role)), boundary=boundary)
+    return Caller(arn=arn, identity=str(role.arn), documents=tuple(_documents(role)), boundary=boundary)
 
 
 def _managed(world: World, arn: str | None) -> tuple[Document, ...] | None:
@@ -155,4 +161,5 @@ def _forget(world: World, value: object) -> None:
 
 
 setting("permissions_used", read=lambda world: sorted(world.state(Enforcement).used), write=_forget)
+setting("decisions", read=Decisions.read, write=Decisions.forget)
 setting("enforce_iam", read=lambda world: world.state(Enforcement).on, write=_write)

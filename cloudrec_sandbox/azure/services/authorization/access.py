@@ -14,6 +14,7 @@ from cloudrec_sandbox.azure.arm.registry import durations
 from cloudrec_sandbox.azure.identity import entra
 from cloudrec_sandbox.azure.services.authorization.principals import SERVICE_PRINCIPAL
 from cloudrec_sandbox.azure.services.authorization.roles import BUILT_IN, OWNER, Role
+from cloudrec_sandbox.core.book import Decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,13 +76,18 @@ def made(principal: str, guid: str, scope: str, *, now: float) -> Assignment:
 
 
 def has(world: World, principal: str, action: str, scope: str, *, data: bool = False) -> bool:
-    """Return whether a principal may do `action` at a scope now; `data`: to the data in the resource."""
+    """Return whether a principal may do `action` at a scope now, which is recorded.
+
+    `data`: to the data in the resource.
+    """
     # An assignment exists before it takes effect: Azure needs some minutes for that.
-    return any(
+    is_allowed = any(
         row.counts_from <= world.now() and role_of(world, row).allows(action, data=data)
         for row in at(world, scope)
         if row.principal.lower() == principal.lower()
     )
+    world.state(Decisions).note(principal.lower(), action, is_allowed=is_allowed)
+    return is_allowed
 
 
 def at(world: World, scope: str) -> Iterator[Assignment]:

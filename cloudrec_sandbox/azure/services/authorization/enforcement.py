@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.registry import setting
 from cloudrec_sandbox.azure.services.authorization import access
+from cloudrec_sandbox.core.book import Decisions
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.azure.arm.call import Call
@@ -79,4 +80,5 @@ def _write(world: World, value: object) -> None:
     world.state(Enforcement).on = bool(value)
 
 
+setting("decisions", read=Decisions.read, write=Decisions.forget)
 setting("enforce_iam", read=are_enforced, write=_write)

@@ -12,13 +12,13 @@ from cloudrec_sandbox.aws.api.errors import AwsError
 from cloudrec_sandbox.aws.services import capacity, iam
 from cloudrec_sandbox.aws.services.ec2 import launches
 from cloudrec_sandbox.aws.services.eks import checks
-from cloudrec_sandbox.aws.services.eks.node_groups import disks
+from cloudrec_sandbox.aws.services.eks.node_groups import disks, nodes
 from cloudrec_sandbox.aws.services.eks.state import Cluster, Nodegroup, invalid_parameter, invalid_request
 from cloudrec_sandbox.aws.services.permissions.enforcement import role_may
-from cloudrec_sandbox.aws.services.permissions.policies import Wish
+from cloudrec_sandbox.aws.services.permissions.policies import Facts, Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
@@ -32,10 +32,12 @@ _OVERRIDE = {"nodeMonitoringCondition", "nodeUnhealthyReason", "minRepairWaitTim
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _TAG_INTERFACE = "cluster.k8s.amazonaws.com/name"
 _PLUGIN_READS = ("DescribeInstances", "DescribeInstanceTypes", "DescribeNetworkInterfaces",
-                 "DescribeSubnets", "DescribeTags")  # fmt: skip
+                 "DescribeSecurityGroups", "DescribeSubnets", "DescribeTags")  # fmt: skip
 _PLUGIN_CHANGES = ("AssignPrivateIpAddresses", "AttachNetworkInterface", "DeleteNetworkInterface",
                    "DetachNetworkInterface", "ModifyNetworkInterfaceAttribute",
                    "UnassignPrivateIpAddresses")  # fmt: skip
+# Of these changes, those that are also changes of the node.
+_OF_INSTANCE = ("AttachNetworkInterface", "DetachNetworkInterface", "ModifyNetworkInterfaceAttribute")
 _NODE_POLICIES = {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
 
 
@@ -311,35 +313,49 @@ def has_network(world: World, cluster: Cluster, group: Nodegroup) -> bool:
     addon = cluster.addons.get("vpc-cni")
     if addon is None and not cluster.parameters.get("bootstrapSelfManagedAddons", True):
         return False
-    roles = [group.document["nodeRole"], *((addon.document.get("serviceAccountRoleArn"),) if addon else ())]
+    # It uses the first credentials that the SDK finds, and no others if AWS refuses them.
+    roles = [addon.document.get("serviceAccountRoleArn")] if addon else []
     if "eks-pod-identity-agent" in cluster.addons:
         roles += [
             row["roleArn"]
             for row in cluster.associations.values()
             if (row["namespace"], row["serviceAccount"]) == ("kube-system", "aws-node")
         ]
-    found = [iam.role_of(world, arn) for arn in roles if arn]
-    needs = list(_of_plugin(cluster))
-    return any(role is not None and all(role_may(world, role, each) for each in needs) for role in found)
+    role = iam.role_of(world, next((arn for arn in roles if arn), group.document["nodeRole"]))
+    return role is not None and all(role_may(world, role, each) for each in _of_plugin(world, cluster, group))
 
 
-def _of_plugin(cluster: Cluster) -> Iterator[Wish]:
-    """Yield what the network plugin does (docs/iam-policy.md of amazon-vpc-cni-k8s).
+def _of_plugin(world: World, cluster: Cluster, group: Nodegroup) -> Iterator[Wish]:
+    """Yield what the network plugin does on a node (docs/iam-policy.md of amazon-vpc-cni-k8s).
 
-    It tags each interface that it creates with the cluster's name, so that a policy can be limited to these.
+    It tags each interface that it creates or finds on its node with the cluster's name, so that a policy can
+    be limited to these.
     """
     _, partition, _, region, account, _ = cluster.document["arn"].split(":", 5)
     front, (tag, name) = f"arn:{partition}:ec2:{region}:{account}", (_TAG_INTERFACE, cluster.document["name"])
     for action in _PLUGIN_READS:
         yield Wish(action=f"ec2:{action}", resource="*")
-    interface = f"{front}:network-interface/eni-1"
+    interface, groups = f"{front}:network-interface/eni-1", f"{front}:security-group/sg-1"
+    of_node = nodes.tags_of(world, region, cluster, group)
+    yield Wish(action="ec2:CreateTags", resource=interface, facts=_tagged(of_node["network-interface"]))
     asked = {f"aws:requesttag/{tag}": [name], "aws:tagkeys": [tag]}
     yield Wish(action="ec2:CreateNetworkInterface", resource=interface, facts=asked)
+    for subnet in group.document["subnets"]:
+        facts = _tagged(world.backend("ec2", region).tags.get(subnet, {}))
+        yield Wish(action="ec2:CreateNetworkInterface", resource=f"{front}:subnet/{subnet}", facts=facts)
     asked |= {"ec2:createaction": ["CreateNetworkInterface"]}
     yield Wish(action="ec2:CreateTags", resource=interface, facts=asked)
+    for action in ("CreateNetworkInterface", "ModifyNetworkInterfaceAttribute"):
+        yield Wish(action=f"ec2:{action}", resource=groups)
     for action in _PLUGIN_CHANGES:
-        facts = {f"aws:resourcetag/{tag}": [name]}
-        yield Wish(action=f"ec2:{action}", resource=interface, facts=facts)
+        yield Wish(action=f"ec2:{action}", resource=interface, facts=_tagged({tag: name}))
+    for action in _OF_INSTANCE:
+        facts = _tagged(of_node["instance"])
+        yield Wish(action=f"ec2:{action}", resource=f"{front}:instance/i-1", facts=facts)
+
+
+def _tagged(tags: Mapping[str, str]) -> Facts:
+    return {f"aws:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
 
 
 def _has_way_out(ec2: Any, subnet_id: str) -> bool:  # noqa: ANN401 - moto's EC2 backend

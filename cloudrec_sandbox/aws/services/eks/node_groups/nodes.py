@@ -132,6 +132,23 @@ def template_data(world: World, region: str, group: Nodegroup) -> dict[str, Any]
     return data
 
 
+def tags_of(world: World, region: str, cluster: Cluster, group: Nodegroup) -> dict[str, dict[str, str]]:
+    """Return the tags that a node's instance, interfaces and volumes get when it is launched."""
+    data, name = template_data(world, region, group), cluster.document["name"]
+    asked = {entry["ResourceType"]: _tags(entry["Tags"]) for entry in data.get("TagSpecifications", [])}
+    own = {
+        "eks:cluster-name": name,
+        "eks:nodegroup-name": group.document["nodegroupName"],
+        f"kubernetes.io/cluster/{name}": "owned",
+        f"k8s.io/cluster-autoscaler/{name}": "owned",
+        "k8s.io/cluster-autoscaler/enabled": "true",
+        "aws:autoscaling:groupName": group_name(group),
+        "aws:eks:cluster-name": name,
+    }
+    found = {kind: asked.get(kind, {}) for kind in ("instance", "network-interface", "volume")}
+    return {**found, "instance": found["instance"] | own}
+
+
 def _run(world: World, cluster: Cluster, group: Nodegroup, spot: Spot) -> Any:  # noqa: ANN401 - moto's instance
     net, wanted = spot
     ec2, region = net.ec2_backend, net.ec2_backend.region_name
@@ -141,16 +158,7 @@ def _run(world: World, cluster: Cluster, group: Nodegroup, spot: Spot) -> Any:  
     groups = interfaces[0].get("Groups") if interfaces else data.get("SecurityGroupIds")
     # Groups of a launch template replace the cluster's: EKS adds it only if there are none (EKS user guide).
     groups = groups or [cluster.document["resourcesVpcConfig"]["clusterSecurityGroupId"]]
-    asked = {entry["ResourceType"]: _tags(entry["Tags"]) for entry in data.get("TagSpecifications", [])}
-    tags = asked.get("instance", {}) | {
-        "eks:cluster-name": name,
-        "eks:nodegroup-name": document["nodegroupName"],
-        f"kubernetes.io/cluster/{name}": "owned",
-        f"k8s.io/cluster-autoscaler/{name}": "owned",
-        "k8s.io/cluster-autoscaler/enabled": "true",
-        "aws:autoscaling:groupName": group_name(group),
-        "aws:eks:cluster-name": name,
-    }
+    tags = tags_of(world, region, cluster, group)
     reservation = ec2.run_instances(
         data.get("ImageId") or "ami-12c6146b",
         1,
@@ -163,7 +171,7 @@ def _run(world: World, cluster: Cluster, group: Nodegroup, spot: Spot) -> Any:  
         security_group_ids=list(groups),
         lifecycle="spot" if group.lifecycle == "spot" else None,
         block_device_mappings=_disks(data, document.get("diskSize")),
-        tags={"instance": tags, "volume": asked.get("volume", {})},
+        tags={"instance": tags["instance"], "volume": tags["volume"]},
     )
     instance = reservation.instances[0]
     instance.placement.group_name = data.get("Placement", {}).get("GroupName", "")
@@ -174,7 +182,7 @@ def _run(world: World, cluster: Cluster, group: Nodegroup, spot: Spot) -> Any:  
     }
     for eni in instance.nics.values():
         eni.delete_on_termination = True
-        eni.add_tags(asked.get("network-interface", {}) | eni_tags)
+        eni.add_tags(tags["network-interface"] | eni_tags)
     # The further empty one is the network plugin's, which attaches it when pods need addresses.
     for place, interface in enumerate([*interfaces[1:], {}], start=1):
         wish = {"Groups": groups, **interface}
