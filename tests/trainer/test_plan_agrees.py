@@ -121,7 +121,8 @@ def test_torchrecs_planner_gives_the_same_answer_at_the_limit_of_each_machine(
         if not everything and ((gpus, gib) not in SOME or nodes > 1):
             continue
         for case in CASES:
-            most, possible = (_most(case, each, gpus, gib, nodes) for each in ({True}, {True, None}))
+            most = _most(case, {True}, gpus, gib, nodes)
+            possible = _most(case, {True, None}, gpus, gib, nodes)
             open_ += most < possible * 0.95
             if most:
                 fits += 1
