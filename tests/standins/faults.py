@@ -7,12 +7,17 @@ import os
 import random
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self
+
+from cloudrec_sandbox.core import certificates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,12 +71,27 @@ class Fault:
 
 
 class FaultyProxy:
-    """Passes on what `faults` leave; `requests` is what clients asked for."""
+    """Passes on what `faults` leave; `requests` is what clients asked for.
 
-    is_hidden = False  # whether the server sees its own name in requests, which cloudrec's stand-ins check
+    Args:
+        upstream_port: of the server on this machine.
+        authority: file with the certificate authority of a server that speaks HTTPS; then the proxy does,
+            too, with a certificate of another authority, whose file is `authority` of the proxy.
+    """
 
-    def __init__(self, upstream_port: int) -> None:
+    # Whether the server sees its own name and address in requests, which cloudrec's stand-ins check, and the
+    # client sees the proxy's address in answers.
+    is_hidden = False
+
+    def __init__(self, upstream_port: int, *, authority: str = "") -> None:
         self.upstream_port = upstream_port
+        self._folder = TemporaryDirectory(prefix="faulty-proxy-")
+        self.authority = ""
+        self.tls: ssl.SSLContext | None = None  # of the connections to the server
+        tls: ssl.SSLContext | None = None
+        if authority:
+            made, tls = certificates.make(Path(self._folder.name))
+            self.authority, self.tls = str(made), ssl.create_default_context(cafile=authority)
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.lock = threading.Lock()
@@ -81,8 +101,7 @@ class FaultyProxy:
         class Handler(_Handler):
             owner = proxy
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(Handler, tls)
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
@@ -95,6 +114,27 @@ class FaultyProxy:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._folder.cleanup()
+
+    @property
+    def address(self) -> str:
+        """The proxy's URL."""
+        return f"{'https' if self.authority else 'http'}://127.0.0.1:{self.port}"
+
+    def to_server(self, text: bytes) -> bytes:
+        """Return what a client sends with the server's address for the proxy's."""
+        return self._readdressed(text, self.port, self.upstream_port)
+
+    def to_client(self, text: bytes) -> bytes:
+        """Return what the server sends with the proxy's address for the server's."""
+        return self._readdressed(text, self.upstream_port, self.port)
+
+    def _readdressed(self, text: bytes, port: int, other: int) -> bytes:
+        if not self.is_hidden:
+            return text
+        for form in ("127.0.0.1:%d", "127.0.0.1%%3A%d"):  # the second in a query
+            text = text.replace((form % port).encode(), (form % other).encode())
+        return text
 
     def fault_of(self, request: Request) -> Fault | None:
         """Record a request, and return the fault for it, if any."""
@@ -119,9 +159,15 @@ class SeededFaults(FaultyProxy):
     is_hidden = True
 
     def __init__(
-        self, upstream_port: int, *, seed: int, percent: float, kinds: Sequence[Kind] = KINDS
+        self,
+        upstream_port: int,
+        *,
+        seed: int,
+        percent: float,
+        kinds: Sequence[Kind] = KINDS,
+        authority: str = "",
     ) -> None:
-        super().__init__(upstream_port)
+        super().__init__(upstream_port, authority=authority)
         self.seed = int(os.environ.get("CLOUDREC_FAULTS_SEED") or seed)
         self.percent, self._kinds = percent, kinds
         self.struck: list[tuple[Kind, str]] = []
@@ -142,6 +188,24 @@ class SeededFaults(FaultyProxy):
             self.struck.append((kind, what))
         status = draw.choice((500, 503))
         return Fault(kind, status=status, headers={"Retry-After": "1"} if status == 503 else {})
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        super().__init__(("127.0.0.1", 0), handler)
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """Accept a connection; its handshake is the work of the connection's own thread."""
+        accepted, address = super().get_request()
+        if self._tls is not None:
+            accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        return accepted, address
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients and faults break connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -185,19 +249,29 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def _ask_upstream(self, body: bytes, *, change: str) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.owner.upstream_port, timeout=180)
+        owner, body = self.owner, self.owner.to_server(body)
+        place: tuple[str, int] = ("127.0.0.1", owner.upstream_port)
+        if owner.tls is None:
+            connection = http.client.HTTPConnection(*place, timeout=180)
+        else:
+            connection = http.client.HTTPSConnection(*place, timeout=180, context=owner.tls)
         try:
             passed = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
-            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            path = owner.to_server(self.path.encode()).decode()
+            connection.putrequest(self.command, path, skip_host=True, skip_accept_encoding=True)
             for name, value in passed.items():
                 is_named = self.owner.is_hidden and name.lower() == "host"
                 connection.putheader(name, f"127.0.0.1:{self.owner.upstream_port}" if is_named else value)
             connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body or None)
             response = connection.getresponse()
-            content = response.read()
+            content = owner.to_client(response.read())
             if change != "lose":
-                kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP}
+                kept = {
+                    name: owner.to_client(value.encode("latin-1")).decode("latin-1")
+                    for name, value in response.getheaders()
+                    if name.lower() not in _HOP
+                }
                 length = response.getheader("Content-Length") if self.command == "HEAD" else None
                 self._answer(response.status, kept, content, length, change)
         finally:
