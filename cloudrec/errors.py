@@ -18,6 +18,8 @@ The exit codes are part of the command line's interface: scripts rely on them.
 
 from __future__ import annotations
 
+# What Python raises where typed code reads an answer whose fields are missing or have another type.
+MISREAD = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
 INTERRUPTED = 130  # a shell's exit code for a process that Ctrl-C ended: 128 + SIGINT
 
 

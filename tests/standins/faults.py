@@ -18,16 +18,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self
 
 from cloudrec_sandbox.core import certificates
+from tests.standins.answers import changed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Kind = Literal["answer", "reset", "lose", "hang", "truncate", "drip", "twice", "html", "flip"]
+Kind = Literal["answer", "reset", "lose", "hang", "truncate", "drip", "twice", "html", "flip", "change"]
 KINDS: tuple[Kind, ...] = ("answer", "reset", "lose", "truncate", "drip", "twice", "html", "flip")
 _ACTION = re.compile(rb"(?:.*&)?Action=(\w+)", re.DOTALL)
 _RANDOM = re.compile(r"[0-9a-f]{32}")  # names that differ from run to run
 _PAGE = b"<html><head><title>Sign in</title></head><body>captive portal</body></html>"
 _DRIPS, _DRIP_S = 20, 0.05
+_EMPTY = {204, 304}  # by HTTP, answers without a body
 _HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
 
 
@@ -47,7 +49,8 @@ class Fault:
     """What happens to requests: answered in the server's stead, cut off, done but unanswered, unheard.
 
     Or the answer is truncated, sent slowly, replaced by a page of HTML with 200, or has one bit flipped; or
-    the server gets the request twice, of which the client sees the second answer.
+    the server gets the request twice, of which the client sees the second answer; or (`change`) the answer is
+    well-formed HTTP with other content.
     """
 
     kind: Kind
@@ -58,6 +61,7 @@ class Fault:
     status: int = 503
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    seed: str = ""  # of the change
 
     def strikes(self, request: Request) -> bool:
         """Count a request, and return whether it must fail."""
@@ -173,6 +177,12 @@ class SeededFaults(FaultyProxy):
         self.struck: list[tuple[Kind, str]] = []
         self._asked: Counter[str] = Counter()
 
+    def begin(self, seed: int, percent: float) -> None:
+        """Draw by another seed from now on, as a new proxy would."""
+        with self.lock:
+            self.seed, self.percent = seed, percent
+            self._asked.clear()
+
     def fault_of(self, request: Request) -> Fault | None:
         """Record a request, and return the fault for it, if any."""
         if ordered := super().fault_of(request):
@@ -187,7 +197,12 @@ class SeededFaults(FaultyProxy):
             kind = draw.choice(self._kinds)
             self.struck.append((kind, what))
         status = draw.choice((500, 503))
-        return Fault(kind, status=status, headers={"Retry-After": "1"} if status == 503 else {})
+        return Fault(
+            kind,
+            status=status,
+            headers={"Retry-After": "1"} if status == 503 else {},
+            seed=f"{self.seed} {what} {self._asked[what]} change",
+        )
 
 
 class _Server(ThreadingHTTPServer):
@@ -225,8 +240,8 @@ class _Handler(BaseHTTPRequestHandler):
         kind = fault.kind if fault is not None else ""
         if kind == "twice":
             self._ask_upstream(body, change="lose")
-        if kind in {"", "twice", "lose", "truncate", "drip", "flip"}:
-            self._ask_upstream(body, change=kind)
+        if kind in {"", "twice", "lose", "truncate", "drip", "flip", "change"}:
+            self._ask_upstream(body, change=kind, seed=fault.seed if fault is not None else "")
         elif kind == "html":
             self._answer(200, {"Content-Type": "text/html"}, _PAGE)
         elif fault is not None and kind == "answer":
@@ -248,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(pieces)
 
-    def _ask_upstream(self, body: bytes, *, change: str) -> None:
+    def _ask_upstream(self, body: bytes, *, change: str, seed: str = "") -> None:
         owner, body = self.owner, self.owner.to_server(body)
         place: tuple[str, int] = ("127.0.0.1", owner.upstream_port)
         if owner.tls is None:
@@ -266,6 +281,8 @@ class _Handler(BaseHTTPRequestHandler):
             connection.endheaders(body or None)
             response = connection.getresponse()
             content = owner.to_client(response.read())
+            if change == "change" and self.command != "HEAD" and response.status not in _EMPTY:
+                content = changed(content, random.Random(seed))  # noqa: S311 - no secret
             if change != "lose":
                 kept = {
                     name: owner.to_client(value.encode("latin-1")).decode("latin-1")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import grpc
 
+from tests.standins.answers import changed_message
 from tests.standins.faults import Request
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ class FaultyCalls:
     """
 
     def __init__(self, upstream: str, owner: FaultyProxy) -> None:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC prints nothing to stderr
         self._owner = owner
         self._channel = grpc.insecure_channel(upstream)
         workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="faulty-grpc")
@@ -81,6 +85,8 @@ class FaultyCalls:
 
 
 def _changed(answer: bytes, fault: Fault | None) -> bytes:
+    if fault is not None and fault.kind == "change":
+        return changed_message(answer, random.Random(fault.seed))  # noqa: S311 - no secret
     if fault is None or fault.kind != "flip" or not answer:
         return answer
     middle = len(answer) // 2

@@ -23,7 +23,6 @@ from cloudrec.providers.azure.storage import importing, lustre, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.driver import search_all
-from cloudrec.providers.base.operated import OperationFailedError
 from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
     can_open_api = False
     parts = _PARTS
     usual_minutes = MappingProxyType({"cluster": (4, 8), "gpu-nodes": (8, 20)})
-    refusals = (AzureError, OperationFailedError)
+    refusals = errors.REFUSALS
 
     def reach(self, region: str | None) -> Azure:
         """Return the subscription in this region; for None, in the environment's region."""

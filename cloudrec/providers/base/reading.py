@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeVar
 
 import stamina
+
+from cloudrec.errors import MISREAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +25,15 @@ class UnreadableAnswerError(Exception):
     A proxy's page, an empty or a damaged answer. It does not show whether the call had its effect: a read is
     retried, and the engine takes a change for LOST.
     """
+
+
+def unreadable(error: Exception) -> str:
+    """Return what an answer lacks; with the place that read it, which a report of a defect needs."""
+    if not isinstance(error, MISREAD):
+        return str(error)
+    place = extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in place)
+    return f"{type(error).__name__}: {error}{where}"
 
 
 _ATTEMPTS = 10
