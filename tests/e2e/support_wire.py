@@ -114,7 +114,7 @@ def through(
 
 @dataclass(kw_only=True)
 class Account:
-    """A cloud's stand-in, and what a cluster without faults consists of.
+    """A cloud's stand-in, and what it has.
 
     Attributes:
         provider: the cloud.
@@ -131,7 +131,7 @@ class Account:
     folder: Path
     requests: int = 0
     struck: int = 0
-    whole: Counter[str] = field(default_factory=Counter)
+    whole: Counter[str] = field(default_factory=Counter)  # kinds, by `measure`
 
     def __post_init__(self) -> None:
         self.wire = WIRES[self.provider]
@@ -141,6 +141,9 @@ class Account:
             authority=self.given.get(self.wire.authority),
         )
         self.before = self.existing()
+
+    def measure(self) -> None:
+        """Bring a cluster up and down without faults, to know what it consists of."""
         direct = {**self.environment, **self.given}
         until_done(direct, "up", self.provider, "--cluster", "wire", "--yes")
         self.whole = _kinds(self.existing())
@@ -156,6 +159,8 @@ class Account:
 
     def round(self, seed: int, percent: float) -> str:
         """Bring a cluster up and down through a faulty wire; return what happened."""
+        if not self.whole:
+            self.measure()
         port = urlsplit(self.given[self.wire.address]).port
         assert port is not None
         proxy = SeededFaults(

@@ -29,6 +29,13 @@ def test_some_bad_inputs_of_each_area_end_in_no_traceback() -> None:
     assert all(area in report for area in ("spec", "flags", "environment", "home", "data", "records"))
 
 
+def test_commands_without_a_cluster_survive_wrong_answers_of_a_cloud() -> None:
+    words = [sys.executable, "-m", "tests.fuzz.answers", "aws", "--looks", "--seed", "3"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 faults" in done.stdout
+
+
 @pytest.mark.soak
 def test_100_000_bad_inputs_end_in_no_traceback(tally: Tally) -> None:
     seed = str(secrets.randbelow(1_000_000))  # a report names it: --seed repeats the run
