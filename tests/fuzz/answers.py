@@ -20,17 +20,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from cloudrec.cli import output
 from cloudrec.cli.main import run
-from tests.e2e.support_wire import CODES, WIRES, Account, account, through
+from tests.e2e.support_wire import CODES, WIRES, Account, account
 from tests.fuzz.world import HangError, captured, place_of
-from tests.standins.faults import SeededFaults
 
 LIMIT_S = 60.0
 _TRIES = 6
-_CLUSTER = ("--cluster", "wire", "--yes")
 _LOOKS: Sequence[tuple[str, ...]] = (
     ("status",),
     ("leaks", "{}"),
@@ -81,8 +78,8 @@ class Answered:
 class AnswersWorld:
     """Runs commands in this process, on one cloud's stand-in."""
 
-    def __init__(self, cloud: Account, proxy: SeededFaults, environment: Mapping[str, str]) -> None:
-        self.cloud, self.proxy, self._environment = cloud, proxy, environment
+    def __init__(self, cloud: Account) -> None:
+        self.cloud, self.proxy = cloud, cloud.proxy
         self.done = Answered()
         self.said = ""  # by the last command
         signal.signal(signal.SIGALRM, _hang)
@@ -101,20 +98,20 @@ class AnswersWorld:
         provider, percent = self.cloud.provider, _PERCENT[seed % len(_PERCENT)]
         few, before = min(percent, _PERCENT[1]), len(self.proxy.struck)
         self.proxy.begin(seed, few)
-        self.run(seed, "up", provider, *_CLUSTER)
+        self.run(seed, *self.cloud.up)
         self.proxy.percent = percent
         for words in _LOOKS:
             self.run(seed, *(word.format(provider) for word in words))
         self.proxy.percent = few
-        self.run(seed, "up", provider, *_CLUSTER)
-        self.run(seed, "down", *_CLUSTER)
+        self.run(seed, *self.cloud.up)
+        self.run(seed, *self.cloud.down)
         self.proxy.percent = 0.0
         self.done.answers += len(self.proxy.struck) - before
         self._remove(seed)
 
     def run(self, seed: int, *words: str) -> int:
         """Run a command and judge it; return its exit code."""
-        environment = self._environment
+        environment = self.cloud.environment
         problem, code = "", 0
         with _within(environment), captured() as streams:
             signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
@@ -146,7 +143,7 @@ class AnswersWorld:
 
     def _remove(self, seed: int) -> None:
         for _ in range(_TRIES):
-            if self.run(seed, "down", *_CLUSTER) == 0:
+            if self.run(seed, *self.cloud.down) == 0:
                 break
         else:
             self.done.add("left", "`down` does not end", f"seed {seed}: {self.said}")
@@ -171,12 +168,8 @@ def _within(environment: Mapping[str, str]) -> Iterator[None]:
 @contextlib.contextmanager
 def answers_world(provider: str, folder: Path) -> Iterator[AnswersWorld]:
     """Run a cloud's stand-in and a proxy in front of it for as long as a block lasts."""
-    with account(provider, folder) as cloud:
-        port = urlsplit(cloud.given[cloud.wire.address]).port or 0
-        authority = cloud.given.get(cloud.wire.authority, "")
-        proxy = SeededFaults(port, seed=0, percent=0, kinds=("change",), authority=authority)
-        with through(proxy, cloud.wire, cloud.given, folder) as given:
-            yield AnswersWorld(cloud, proxy, {**cloud.environment, **given})
+    with account(provider, folder, kinds=("change",)) as cloud:
+        yield AnswersWorld(cloud)
 
 
 def _hang(_number: int, _frame: object) -> None:

@@ -29,7 +29,12 @@ _ACTION = re.compile(rb"(?:.*&)?Action=(\w+)", re.DOTALL)
 _RANDOM = re.compile(r"[0-9a-f]{32}")  # names that differ from run to run
 _PAGE = b"<html><head><title>Sign in</title></head><body>captive portal</body></html>"
 _DRIPS, _DRIP_S = 20, 0.05
+_OK = 200
 _EMPTY = {204, 304}  # by HTTP, answers without a body
+_CONTROL = "/_control"  # of a stand-in, which is no part of the service
+_STREAM = re.compile(
+    r"[?&](watch|follow)=(true|True|1)"
+)  # of Kubernetes: the answer ends with the connection
 _HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
 
 
@@ -185,6 +190,8 @@ class SeededFaults(FaultyProxy):
 
     def fault_of(self, request: Request) -> Fault | None:
         """Record a request, and return the fault for it, if any."""
+        if request.path.startswith(_CONTROL):
+            return None
         if ordered := super().fault_of(request):
             return ordered
         path = _RANDOM.sub("*", request.path)
@@ -280,6 +287,9 @@ class _Handler(BaseHTTPRequestHandler):
             connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body or None)
             response = connection.getresponse()
+            if _STREAM.search(self.path) and response.status == _OK:
+                self._stream(response, change)
+                return
             content = owner.to_client(response.read())
             if change == "change" and self.command != "HEAD" and response.status not in _EMPTY:
                 content = changed(content, random.Random(seed))  # noqa: S311 - no secret
@@ -293,6 +303,19 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(response.status, kept, content, length, change)
         finally:
             connection.close()
+
+    def _stream(self, response: http.client.HTTPResponse, change: str) -> None:
+        """Pass an answer on as its pieces come; the first one only, if it is to be cut."""
+        self.send_response_only(response.status)
+        self.send_header("Content-Type", response.getheader("Content-Type", ""))
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while piece := response.read1(1 << 16):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            self.wfile.flush()
+            if change in {"lose", "truncate"}:
+                return
+        self.wfile.write(b"0\r\n\r\n")
 
     def _answer(
         self, status: int, headers: dict[str, str], body: bytes, length: str | None = None, change: str = ""

@@ -6,8 +6,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from cloudrec.providers.azure import access, errors, groups, offers, preflight, prices, zones
 from cloudrec.providers.azure.api.client import Azure
 from cloudrec.providers.azure.cleanup import leftovers, unmanaged
@@ -168,7 +166,7 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
         """
         try:
             return azure.prices.renewed(self.spot_prices(azure, types))
-        except AzureError:
+        except errors.REFUSALS:
             return azure.prices
 
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:

@@ -359,7 +359,9 @@ class RoleDriver(AzureDriver[RoleP_contra]):
         return Observed(
             kind=self.kind,
             name=name_of(tags, name),
-            identity=f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{name}".lower(),
+            identity=ids.known(
+                f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+            ).lower(),
             condition=Condition.READY,
             tags=tags,
             location="global",
