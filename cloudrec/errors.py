@@ -101,3 +101,15 @@ class StorageError(CloudrecError):
 
 class RunFailedError(CloudrecError):
     """The training run failed."""
+
+
+class UnreadableAnswerError(Exception):
+    """An answer of a cloud says success, and is not what the service's API answers.
+
+    A proxy's page, an empty or a damaged answer. It does not show whether the call had its effect: a read is
+    retried, and the engine takes a change for LOST.
+    """
+
+
+class MisreadAnswerError(UnreadableAnswerError):
+    """Fields of an answer are missing or have another type; or what reads them has a defect."""

@@ -12,7 +12,7 @@ import stamina
 
 from cloudrec.engine.clock import Clock, InterruptedWait
 from cloudrec.engine.graph import Condition, ErrorVerdict, Resumable
-from cloudrec.errors import MISREAD, CloudrecError, NoCapacityError
+from cloudrec.errors import CloudrecError, MisreadAnswerError, NoCapacityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,7 +85,7 @@ class Context:
 
         def may_be_made_again(error: Exception) -> bool:
             nonlocal misread
-            misread += isinstance(error, MISREAD)
+            misread += _is_misread(error)
             if misread > _MISREAD_TIMES:  # not the answer, but what reads it
                 return False
             return not isinstance(error, InterruptedWait) and driver.verdict(error) in AGAIN
@@ -138,3 +138,9 @@ class Context:
                 )
             pause = max(driver.poll_s, _LATENESS * waited)
             self.clock.sleep(pause * random.uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311 - no secret
+
+
+def _is_misread(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, MisreadAnswerError):
+        error = error.__cause__
+    return error is not None

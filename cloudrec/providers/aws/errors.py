@@ -9,14 +9,13 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import MISREAD, CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base.driver import UnfinishedError
-from cloudrec.providers.base.reading import UnreadableAnswerError, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_UNREADABLE = (ResponseParserError, UnreadableAnswerError, *MISREAD)
+_UNREADABLE = (ResponseParserError, UnreadableAnswerError)
 
 # The exceptions that a driver of this provider may raise.
 REFUSALS = (boto.ClientError, boto.BotoCoreError, *_UNREADABLE)
@@ -284,8 +283,8 @@ def _explain_refusal(error: boto.ClientError) -> CloudrecError:
 
 def _explain_local(error: Exception) -> CloudrecError:
     for classes, kind, text, remedy in _LOCAL:
-        if isinstance(error, classes) and (classes is not _UNREADABLE or _is_unreadable(error)):
-            return kind(f"{text}: {unreadable(error)}", remedy=remedy)
+        if isinstance(error, classes):
+            return kind(f"{text}: {error}", remedy=remedy)
     return CloudrecError(f"{type(error).__name__}: {error}")
 
 
@@ -309,8 +308,4 @@ def _is_lost(error: Exception) -> bool:
         failed = status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED and code(error) not in _CAPACITY
         return failed or code(error) in _LOST
     # A response that is cut short, or is not from AWS, does not show whether the call had its effect.
-    return isinstance(error, _NETWORK) or _is_unreadable(error)
-
-
-def _is_unreadable(error: Exception) -> bool:
-    return isinstance(error, _UNREADABLE) and not isinstance(error, boto.BotoCoreError)
+    return isinstance(error, (*_NETWORK, *_UNREADABLE))

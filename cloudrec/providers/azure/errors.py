@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from azure.core import exceptions as core
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import MISREAD, CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.base.operated import OperationFailedError
-from cloudrec.providers.base.reading import unreadable
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _NOTHING, _DENIED, _ABSENT, _TOO_MANY = 204, 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a response that is cut short or cannot be parsed.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
-_UNREADABLE = (core.DeserializationError, *MISREAD)
+_UNREADABLE = (core.DeserializationError, UnreadableAnswerError)
 # The exceptions that a driver of this provider may raise.
 REFUSALS = (core.AzureError, OperationFailedError, *_UNREADABLE)
 _LONGEST_RETRY_AFTER_S = 60.0
@@ -296,7 +295,7 @@ def explain(error: Exception) -> CloudrecError:
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes) and not (isinstance(error, core.HttpResponseError) and error.error):
             # The later lines of a login error list each credential that was tried.
-            first = unreadable(error) if isinstance(error, MISREAD) else message(error).partition("\n")[0]
+            first = message(error).partition("\n")[0]
             return kind(f"{text}: {first}", remedy=remedy)
     if isinstance(error, core.HttpResponseError | OperationFailedError):
         return _explain_refusal(error)
@@ -339,10 +338,8 @@ def _status(error: Exception) -> int:
 
 def _is_lost(error: Exception) -> bool:
     status = _status(error)
-    if isinstance(error, _NETWORK):
+    if isinstance(error, (*_NETWORK, *_UNREADABLE)):
         return True
-    if isinstance(error, _UNREADABLE):
-        return not isinstance(error, core.SerializationError)
     return status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED
 
 

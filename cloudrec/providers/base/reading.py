@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, TypeVar
 
 import stamina
 
-from cloudrec.errors import MISREAD
+from cloudrec.errors import MISREAD, MisreadAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     # stamina's hook for an error: whether to retry, or the seconds to wait before the retry.
     Again = Callable[[Exception], bool | float]
@@ -19,24 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class UnreadableAnswerError(Exception):
-    """An answer of a cloud says success, and is not what the service's API answers.
-
-    A proxy's page, an empty or a damaged answer. It does not show whether the call had its effect: a read is
-    retried, and the engine takes a change for LOST.
-    """
-
-
-def unreadable(error: Exception) -> str:
-    """Return what an answer lacks; with the place that read it, which a report of a defect needs."""
-    if not isinstance(error, MISREAD):
-        return str(error)
-    place = extract_tb(error.__traceback__)[-1:]
-    where = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in place)
-    return f"{type(error).__name__}: {error}{where}"
-
-
 _ATTEMPTS = 10
+_SHOWN = 200  # characters of an error's message
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 
 
@@ -56,6 +42,23 @@ def read(work: Callable[[], T], *, again: Again, speed: float) -> T:
         wait_max=_LONGEST_PAUSE_S / speed,
         wait_jitter=_FIRST_PAUSE_S / speed,
     ):
-        with attempt:
+        with attempt, answers_read():
             return work()
     raise AssertionError("stamina ends its loop by returning or raising")
+
+
+@contextmanager
+def answers_read() -> Iterator[None]:
+    """Raise MisreadAnswerError for what Python raises where the block reads an answer.
+
+    The message has the place that read it: a report of a defect of cloudrec, which looks the same, needs it.
+    """
+    try:
+        yield
+    except MISREAD as error:
+        # An error of an SDK may be a ValueError, too, and has a meaning of its own.
+        if type(error).__module__.partition(".")[0] not in sys.stdlib_module_names:
+            raise
+        place = extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        raise MisreadAnswerError(f"{type(error).__name__}: {str(error)[:_SHOWN]} ({where})") from error

@@ -13,10 +13,9 @@ from google.protobuf.message import DecodeError
 from requests import exceptions as http
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import MISREAD, CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.base.operated import OperationFailedError
-from cloudrec.providers.base.reading import UnreadableAnswerError, unreadable
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.clock import Clock
 
-_UNREADABLE = (UnreadableAnswerError, ParseError, DecodeError, *MISREAD)
+_UNREADABLE = (UnreadableAnswerError, ParseError, DecodeError)
 # The exceptions that a driver of this provider may raise.
 REFUSALS = (
     api.GoogleAPIError,
@@ -276,8 +275,7 @@ def explain(error: Exception) -> CloudrecError:
         )
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes):
-            why = unreadable(error) if isinstance(error, MISREAD) else error.args[0] if error.args else error
-            return kind(f"{text}: {why}", remedy=remedy)
+            return kind(f"{text}: {error.args[0] if error.args else error}", remedy=remedy)
     return CloudrecError(f"{type(error).__name__}: {error}")
 
 
@@ -352,8 +350,6 @@ def _is_lost(error: Exception) -> bool:
     if isinstance(error, api.GoogleAPICallError) and is_capacity(error):
         return False  # Google reports missing capacity with the status of a server error, 503
     status = _http_status(error)
-    if isinstance(error, _NETWORK):
+    if isinstance(error, (*_NETWORK, *_UNREADABLE)):
         return True
-    if isinstance(error, _UNREADABLE):
-        return not isinstance(error, auth.GoogleAuthError)
     return status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED
