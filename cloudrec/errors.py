@@ -5,7 +5,8 @@ CloudrecError                1   a run or an operation failed
 │   ├── SpecError            2   a value in the spec file, the environment or a flag is invalid in the spec
 │   └── DataError            2   input data is missing, damaged or of the wrong format
 ├── PreflightError           3   a requirement is missing: credentials, quota, tools
-│   └── MissingExtraError    3   an optional dependency is not installed
+│   ├── MissingExtraError    3   an optional dependency is not installed
+│   └── MisreadAnswerError   3   an answer of a cloud has other fields than its API's
 ├── NoCapacityError          4   the cloud has no capacity for the request
 ├── ResourcesRemainError     5   resources remain that should have been removed
 ├── DeclinedError            6   the user declined
@@ -111,5 +112,9 @@ class UnreadableAnswerError(Exception):
     """
 
 
-class MisreadAnswerError(UnreadableAnswerError):
+class MisreadAnswerError(UnreadableAnswerError, PreflightError):
     """Fields of an answer are missing or have another type; or what reads them has a defect."""
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        advice = "check the network, the proxy and the endpoint, and run the command again; then report it"
+        super().__init__(message, remedy=remedy or advice)

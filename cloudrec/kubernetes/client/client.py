@@ -130,6 +130,7 @@ class Kube(Changes):
             method="GET",
             path=known.path(namespace=namespace, name=name),
             what=asked("read", known, name, namespace),
+            is_object=True,
         )
         try:
             return self._wire.json(request)

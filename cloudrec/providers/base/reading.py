@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 
 _ATTEMPTS = 10
+_OURS = {"cloudrec", "cloudrec_contract"}
 _SHOWN = 200  # characters of an error's message
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 
@@ -57,8 +58,9 @@ def answers_read() -> Iterator[None]:
         yield
     except MISREAD as error:
         # An error of an SDK may be a ValueError, too, and has a meaning of its own.
-        if type(error).__module__.partition(".")[0] not in sys.stdlib_module_names:
+        if type(error).__module__.partition(".")[0] not in {*sys.stdlib_module_names, *_OURS}:
             raise
         place = extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
-        raise MisreadAnswerError(f"{type(error).__name__}: {str(error)[:_SHOWN]} ({where})") from error
+        what = f"{type(error).__name__}: {str(error)[:_SHOWN]} ({where})"
+        raise MisreadAnswerError(f"an answer cannot be read: {what}") from error

@@ -1,0 +1,91 @@
+"""The types of the fields that cloudrec reads in every kind's objects, by the API's conventions.
+
+https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
+A field may be left out or null, except the name in an object's metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# A type; or in braces the fields of an object, of which "" stands for any; or in brackets a list's elements.
+_NAMED = [{"name": str}]
+_TEXTS = {"": str}
+_META = {
+    **dict.fromkeys(("name", "namespace", "uid", "resourceVersion", "continue"), str),
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), str),
+    "labels": _TEXTS,
+    "annotations": _TEXTS,
+    "ownerReferences": [dict.fromkeys(("kind", "name", "uid", "apiVersion"), str)],
+}
+_CONTAINERS = [{"name": str, "image": str, "resources": {"": dict}, "env": _NAMED, "volumeMounts": _NAMED}]
+_DICTS = [dict]
+_SIZES = {"": (str, int)}
+_POD = {
+    "containers": _CONTAINERS,
+    "initContainers": _CONTAINERS,
+    **dict.fromkeys(("nodeName", "providerID"), str),
+    "taints": _DICTS,
+    "tolerations": _DICTS,
+    "volumes": _NAMED,
+    "nodeSelector": _TEXTS,
+}
+_RAN = {"": {"reason": str, "message": str, "exitCode": int, "startedAt": str, "finishedAt": str}}
+_STATES = [{"name": str, "restartCount": int, "state": _RAN, "lastState": _RAN}]
+_CONDITION = dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), str)
+_OBJECT = {
+    **dict.fromkeys(("kind", "apiVersion"), str),
+    "metadata": _META,
+    "spec": {**_POD, "template": {"metadata": _META, "spec": _POD}},
+    "status": {
+        "containerStatuses": _STATES,
+        "initContainerStatuses": _STATES,
+        **dict.fromkeys(("phase", "reason", "message", "podIP", "startTime", "completionTime"), str),
+        "capacity": _SIZES,
+        "allocatable": _SIZES,
+        "conditions": [_CONDITION],
+        "addresses": [{"type": str, "address": str}],
+    },
+}
+_VERSIONS = [{"groupVersion": str}]
+_DOCUMENT = {
+    **_OBJECT,
+    "items": [_OBJECT],
+    "resources": [{"kind": str, "name": str, "namespaced": bool, "verbs": [str]}],
+    "groups": [{"name": str, "versions": _VERSIONS, "preferredVersion": {"groupVersion": str}}],
+}
+
+
+def check(document: Mapping[str, Any], *, is_object: bool) -> None:
+    """Raise ValueError for a field of another type, or an object without a name.
+
+    Args:
+        document: an answer.
+        is_object: whether it is an object that has a name, rather than a list or a review.
+    """
+    if document.get("kind") == "Status":  # its field of that name is a word
+        return
+    _check(document, _DOCUMENT, "")
+    for each in (document,) if is_object else document.get("items") or ():
+        if not (each.get("metadata") or {}).get("name"):
+            raise ValueError("an object in it has no name")
+
+
+def _check(value: object, wanted: Any, where: str) -> None:  # noqa: ANN401 - see above
+    if value is None:
+        return
+    kind = type(wanted) if isinstance(wanted, dict | list) else wanted
+    if not isinstance(value, kind):
+        raise ValueError(f"{where[1:] or 'it'} is of the type {type(value).__name__}")  # noqa: TRY004 - as JSON's
+    if isinstance(wanted, list) and isinstance(value, list):
+        for each in value:
+            if each is None:
+                raise ValueError(f"{where[1:]} has an empty element")
+            _check(each, wanted[0], where)
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        for name, each in value.items():
+            if name in wanted or "" in wanted:
+                _check(each, wanted.get(name, wanted.get("")), f"{where}.{name}")
