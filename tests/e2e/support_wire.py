@@ -178,13 +178,13 @@ class Account:
         work, name = self.folder / "work", f"run-{seed}"
         work.mkdir(exist_ok=True)
         (work / "script.py").write_text(SCRIPT, encoding="utf-8")
-        first = ("train", str(work / "script.py"), "--workdir", str(work), "--name", name)
-        first += ("--nodes", "1", "--nproc-per-node", "1")
+        size = ("--nodes", "1", "--nproc-per-node", "1")
+        first = ["train", str(work / "script.py"), "--workdir", str(work), "--name", name, *size]
         codes: dict[str, list[int]] = {"train": []}
         while codes["train"][-1:] != [0]:
             is_known = (self.folder / "home" / "runs" / name).is_dir()  # the command says so
-            words = ("train", "--resume", name) if is_known else first
-            code, printed = command(self.environment, *words, "--detach", "--yes")
+            again = ["train", "--resume", name] if is_known else first
+            code, printed = command(self.environment, *again, "--detach", "--yes")
             codes["train"].append(code)
             assert len(codes["train"]) < _TRIES, (codes, printed)
         for words in (("status", name), ("logs", name), ("stop", name, "--yes")):

@@ -254,6 +254,8 @@ class World:
     def _audit(self, event: str, details: Sequence[Any]) -> None:
         if not self._is_watched:
             return
+        if event in {"socket.getaddrinfo", "socket.connect"}:
+            _stay_here(event, details)
         if event == "open":
             path, mode, flags = details
             writes = bool(set(mode) & set("wax+")) if isinstance(mode, str) else bool((flags or 0) & _WRITES)
@@ -290,6 +292,18 @@ def captured() -> Iterator[list[str]]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield texts
     texts[:] = [file.getvalue().decode("utf-8", "replace") for file in held]
+
+
+def _stay_here(event: str, details: Sequence[Any]) -> None:
+    """Refuse a connection to another machine: an input may name any."""
+    place = details[1] if event == "socket.connect" else details
+    host = place[0] if isinstance(place, tuple) else ""
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if event == "socket.connect" and not isinstance(place, tuple):
+        return  # a socket of this machine's
+    if host not in {None, "", "localhost", "127.0.0.1", "::1"}:
+        raise OSError(f"the test reaches no other machine: {host!r}")
 
 
 def place_of(trace: str) -> str:

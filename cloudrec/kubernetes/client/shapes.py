@@ -1,7 +1,8 @@
 """The types of the fields that cloudrec reads in every kind's objects, by the API's conventions.
 
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
-A field may be left out or null, except the name in an object's metadata.
+A field may be left out or null, except those with a ! (which the API's schema requires), and the name in an
+object's metadata.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # A type; or in braces the fields of an object, of which "" stands for any; or in brackets a list's elements.
-_NAMED = [{"name": str}]
+_NAMED = [{"name!": str}]
 _TEXTS = {"": str}
 _META = {
     **dict.fromkeys(("name", "namespace", "uid", "resourceVersion", "continue"), str),
     **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), str),
     "labels": _TEXTS,
     "annotations": _TEXTS,
-    "ownerReferences": [dict.fromkeys(("kind", "name", "uid", "apiVersion"), str)],
+    "ownerReferences": [dict.fromkeys(("kind!", "name!", "uid!", "apiVersion!"), str)],
 }
-_CONTAINERS = [{"name": str, "image": str, "resources": {"": dict}, "env": _NAMED, "volumeMounts": _NAMED}]
+_CONTAINERS = [{"name!": str, "image": str, "resources": {"": dict}, "env": _NAMED, "volumeMounts": _NAMED}]
 _DICTS = [dict]
 _SIZES = {"": (str, int)}
 _POD = {
@@ -34,8 +35,8 @@ _POD = {
     "nodeSelector": _TEXTS,
 }
 _RAN = {"": {"reason": str, "message": str, "exitCode": int, "startedAt": str, "finishedAt": str}}
-_STATES = [{"name": str, "restartCount": int, "state": _RAN, "lastState": _RAN}]
-_CONDITION = dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), str)
+_STATES = [{"name!": str, "restartCount": int, "state": _RAN, "lastState": _RAN}]
+_CONDITION = dict.fromkeys(("type!", "status!", "reason", "message", "lastTransitionTime"), str)
 _OBJECT = {
     **dict.fromkeys(("kind", "apiVersion"), str),
     "metadata": _META,
@@ -50,12 +51,12 @@ _OBJECT = {
         "addresses": [{"type": str, "address": str}],
     },
 }
-_VERSIONS = [{"groupVersion": str}]
+_VERSIONS = [{"groupVersion!": str}]
 _DOCUMENT = {
     **_OBJECT,
     "items": [_OBJECT],
-    "resources": [{"kind": str, "name": str, "namespaced": bool, "verbs": [str]}],
-    "groups": [{"name": str, "versions": _VERSIONS, "preferredVersion": {"groupVersion": str}}],
+    "resources": [{"kind!": str, "name!": str, "namespaced!": bool, "verbs": [str]}],
+    "groups": [{"name!": str, "versions!": _VERSIONS, "preferredVersion": {"groupVersion": str}}],
 }
 
 
@@ -86,6 +87,8 @@ def _check(value: object, wanted: Any, where: str) -> None:  # noqa: ANN401 - se
                 raise ValueError(f"{where[1:]} has an empty element")
             _check(each, wanted[0], where)
     if isinstance(wanted, dict) and isinstance(value, dict):
-        for name, each in value.items():
-            if name in wanted or "" in wanted:
-                _check(each, wanted.get(name, wanted.get("")), f"{where}.{name}")
+        for name, rule in wanted.items():
+            if name.endswith("!") and value.get(name[:-1]) is None:
+                raise ValueError(f"{where[1:]} has no {name[:-1]}")
+            for key in value if not name else [name.rstrip("!")]:
+                _check(value.get(key), rule, f"{where}.{key}")

@@ -1,0 +1,53 @@
+"""Fields of an API server's answer that are missing or of another type are found at the client."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from cloudrec.kubernetes.client.shapes import check
+
+POD: dict[str, Any] = {
+    "kind": "Pod",
+    "metadata": {"name": "x", "labels": {"a": "b"}, "ownerReferences": None},
+    "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": 4}},
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "why"),
+    [
+        ("metadata", "name", None, "no name"),
+        ("metadata", "name", ["x"], "metadata.name is of the type list"),
+        ("metadata", "labels", {"a": 1}, "metadata.labels.a is of the type int"),
+        ("spec", "containers", {}, "spec.containers is of the type dict"),
+        ("spec", "containers", [{}], "spec.containers has no name"),
+        ("spec", "containers", [None], "spec.containers has an empty element"),
+        ("status", "conditions", ["Ready"], "status.conditions is of the type str"),
+        ("status", "capacity", {"cpu": []}, "status.capacity.cpu is of the type list"),
+    ],
+)
+def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) -> None:
+    wrong = copy.deepcopy(POD)
+    wrong[part][field] = value
+    for document, is_object in ((wrong, True), ({"items": [POD, wrong]}, False)):
+        with pytest.raises(ValueError, match=why):
+            check(document, is_object=is_object)
+
+
+@pytest.mark.parametrize(
+    ("document", "is_object"),
+    [
+        (POD, True),
+        ({"items": [POD]}, False),
+        ({"items": None, "metadata": {}}, False),
+        ({"kind": "Status", "status": "Success"}, False),
+        ({"kind": "SelfSubjectAccessReview", "metadata": {}, "status": {"allowed": True}}, False),
+        ({}, False),
+    ],
+)
+def test_an_answer_of_the_api_passes(document: dict[str, Any], *, is_object: bool) -> None:
+    check(document, is_object=is_object)
