@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import cloudrec_sandbox
 from cloudrec_sandbox.core.admission import TOKEN_VARIABLE
 from cloudrec_sandbox.core.client import Control
 from cloudrec_sandbox.isolation import isolated
 from cloudrec_sandbox.run import Rehearsal, rehearsed
 from tests.standins.faults import Kind, SeededFaults
 from tests.standins.faults_grpc import FaultyCalls
+from tests.standins.kubernetes import kubernetes
 
 _TRIES = 6
 CODES = {0, 1, 2, 3, 4, 5, 6}
@@ -48,7 +51,6 @@ class Wire:
         grpc: the variable with the host and port of its calls over gRPC; empty if it has none.
         key: the variable with a file of credentials that has the URL; empty if there is none.
         up: further words of `up`.
-        runs: whether a round also trains.
         kept: what the cloud itself makes once in an account and keeps, as parts of `service:kind:id`.
         shown: what the cloud shows for a while after its deletion, as `service:kind`.
     """
@@ -58,7 +60,6 @@ class Wire:
     grpc: str = ""
     key: str = ""
     up: tuple[str, ...] = ()
-    runs: bool = False
     kept: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
 
@@ -81,7 +82,6 @@ WIRES: Mapping[str, Wire] = {
     "kubernetes": Wire(
         address=KUBECONFIG,
         up=("--set", "cluster.settings.storage=s3://sandbox/cloudrec"),
-        runs=True,
         kept=("coordination.k8s.io:leases:kube-node-lease", ":events:"),
     ),
 }
@@ -125,6 +125,7 @@ class Account:
         proxy: it fails nothing until a round begins.
         environment: of commands, with the variables by which they find the cloud through the proxy only.
         folder: for files of the rounds.
+        trains: whether a round also trains.
         requests: how many the rounds have made.
         struck: how many of them failed.
     """
@@ -134,6 +135,7 @@ class Account:
     proxy: SeededFaults
     environment: Mapping[str, str]
     folder: Path
+    trains: bool = False
     requests: int = 0
     struck: int = 0
     whole: Counter[str] = field(default_factory=Counter)  # kinds of a cluster's parts
@@ -165,7 +167,7 @@ class Account:
         up = until_done(self.environment, *self.up)
         made = _kinds(self.existing())
         assert made == self.whole, (made - self.whole, self.whole - made, self.proxy.struck)
-        run = self._train(self.proxy.seed) if self.wire.runs else {}
+        run = self._train(self.proxy.seed) if self.trains else {}
         down = until_done(self.environment, *self.down)
         assert self.existing() == self.before, self.proxy.struck
         self.requests += len(self.proxy.requests)
@@ -232,6 +234,47 @@ def account(provider: str, folder: Path, *, kinds: Sequence[Kind] = WIRE_KINDS) 
             proxy=proxy,
             environment={**environment, **through},
             folder=folder,
+            trains=has_pods,
+        )
+
+
+@contextmanager
+def account_with_pods(provider: str, folder: Path) -> Iterator[Account]:
+    """Run a cloud's stand-in, whose clusters have their API server behind a proxy, as `account` does."""
+    wire, environment = WIRES[provider], isolated(os.environ, folder / "missing")
+    environment["CLOUDREC_HOME"] = str(folder / "home")
+    with ExitStack() as stack:
+        given = stack.enter_context(
+            rehearsed(Rehearsal(name=provider, command=(), has_pods=False), environment, folder)
+        )
+        server = stack.enter_context(kubernetes())
+        port, authority = urlsplit(server.endpoint).port or 0, server.authority
+        proxy = stack.enter_context(
+            SeededFaults(port, seed=0, percent=0, kinds=WIRE_KINDS, authority=authority)
+        )
+        cloud_authority = given.get(wire.authority, "")
+        control = Control(given[wire.address], given[TOKEN_VARIABLE], authority=cloud_authority or None)
+        control.order(
+            kubernetes={
+                "endpoints": {"kubernetes": proxy.address},
+                "env": {TOKEN_VARIABLE: server.environment[TOKEN_VARIABLE]},
+                "certificate_authority": proxy.authority,
+            }
+        )
+        variables = import_module(f"{cloudrec_sandbox.__name__}.{provider}").POD_VARIABLES
+        server.control(environment={name: given[name] for name in variables})
+        bundle = folder / "authorities.pem"  # of the proxy, and of the server for the pods' side
+        authorities = filter(None, (proxy.authority, authority, cloud_authority))
+        bundle.write_text("".join(Path(each).read_text(encoding="ascii") for each in authorities))
+        more = {"CLOUDREC_TRAIN_ALLOW_TCP": "true", "SSL_CERT_FILE": str(bundle)}
+        environment |= {name: value for name, value in given.items() if name != "CLOUDREC_CLUSTER_ADDONS"}
+        yield Account(
+            provider=provider,
+            control=control,
+            proxy=proxy,
+            environment=environment | more,
+            folder=folder,
+            trains=True,
         )
 
 
