@@ -78,7 +78,7 @@ WIRES: Mapping[str, Wire] = {
         grpc="GOOGLE_CLOUD_GRPC_ENDPOINT",
         key="GOOGLE_APPLICATION_CREDENTIALS",
     ),
-    # The nodes report and the controllers note what they do, whoever uses the cluster.
+    # The nodes report and the controllers note what they do, for every cluster.
     "kubernetes": Wire(
         address=KUBECONFIG,
         up=("--set", "cluster.settings.storage=s3://sandbox/cloudrec"),
@@ -289,7 +289,7 @@ def _place(wire: Wire, given: Mapping[str, str], folder: Path) -> tuple[str, str
 
 
 def _copy(name: str, folder: Path, changes: Mapping[str, str]) -> str:
-    """Copy a file with other texts in the place of some; return the copy."""
+    """Copy a file with some texts replaced; return the copy."""
     text = Path(name).read_text(encoding="utf-8")
     for old, new in changes.items():
         text = text.replace(old, new)

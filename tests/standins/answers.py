@@ -8,7 +8,7 @@ import re
 from copy import deepcopy
 from typing import Any
 
-# What a service must not put in the place of a value.
+# What a service must not put instead of a value.
 _WRONG: tuple[Any, ...] = (
     None, "", "x", "0", "\x00\x1b[2J\r\n", "🜁" * 40, "../../etc/passwd", "a" * 70_000,
     0, 1, -1, 0.5, 2**31, 2**63, -(2**63) - 1, 10**400, 1e308, float("nan"), float("-inf"),

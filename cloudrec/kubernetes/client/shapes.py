@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A type; or in braces the fields of an object, of which "" stands for any; or in brackets a list's elements.
+# A type; or in braces the fields of an object, of which "" means any; or in brackets a list's elements.
 _NAMED = [{"name!": str}]
 _TEXTS = {"": str}
 _META = {

@@ -57,7 +57,7 @@ def answers_read() -> Iterator[None]:
     try:
         yield
     except MISREAD as error:
-        # An error of an SDK may be a ValueError, too, and has a meaning of its own.
+        # An error of an SDK may be a ValueError, too, and has another meaning.
         if type(error).__module__.partition(".")[0] not in {*sys.stdlib_module_names, *_OURS}:
             raise
         place = extract_tb(error.__traceback__)[-1]
