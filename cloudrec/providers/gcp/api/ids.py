@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+_LEAST = 4  # words of a path: projects, its id, a collection and a name
 _SHOWN = 80  # characters of a wrong link in a message
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -21,7 +22,13 @@ def known(link: str) -> str:
     """
     found = path(link)
     words = [word for place, word in enumerate(found.split("/")) if (place, word) != (2, "global")]
-    if not found.startswith("projects/") or len(words) % 2 or not all(words) or not found.isprintable():
+    if (
+        not found.startswith("projects/")
+        or len(words) < _LEAST
+        or len(words) % 2
+        or not all(words)
+        or not found.isprintable()
+    ):
         raise ValueError(f"Google describes a resource with the link {link[:_SHOWN]!r}")
     return found
 
