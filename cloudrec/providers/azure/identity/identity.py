@@ -268,8 +268,9 @@ class RoleDriver(AzureDriver[RoleP_contra]):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """Return the assignments of the subscription whose descriptions are cloudrec's."""
-        # Azure cannot filter assignments by their description.
-        found = [self._observe(row) for row in self.azure.rows(self.calls.list_for_subscription)]
+        # Azure cannot filter assignments by their description. Those of others may have any scope, such as /.
+        rows = self.azure.rows(self.calls.list_for_subscription)
+        found = [self._observe(row) for row in rows if tags_of(row.description or "")]
         mine = [seen for seen in found if seen.key.partition("/")[0] == self.kind]
         return [seen for seen in mine if is_ours(seen.tags, cluster)]
 
