@@ -52,24 +52,37 @@ _OBJECT = {
     },
 }
 _VERSIONS = [{"groupVersion!": str}]
-_DOCUMENT = {
-    **_OBJECT,
-    "items": [_OBJECT],
+_KINDS: dict[str, Any] = {
     "resources": [{"kind!": str, "name!": str, "namespaced!": bool, "verbs": [str]}],
     "groups": [{"name!": str, "versions!": _VERSIONS, "preferredVersion": {"groupVersion": str}}],
 }
+_OBJECTS: dict[str, Any] = {**_OBJECT, "items": [_OBJECT]}
+_OTHERS: dict[str, Any] = {"metadata": _META, "items": [{"metadata": _META}]}
+# The groups whose specs and states cloudrec reads. Other groups may give the same fields other types.
+_READ: tuple[str, ...] = (
+    "/api/v1/",
+    "/apis/apps/",
+    "/apis/batch/",
+    "/apis/jobset.",
+    "/apis/kubeflow.",
+    "/apis/trainer.",
+)
+_READ += ("/apis/ray.", "/apis/kueue.", "/apis/resource.k8s.io/")
+_MOST_OF_GROUP = 3  # slashes in the path of a group's version, which answers with its kinds
 
 
-def check(document: Mapping[str, Any], *, is_object: bool) -> None:
+def check(document: Mapping[str, Any], path: str, *, is_object: bool) -> None:
     """Raise ValueError for a field of another type, or an object without a name.
 
     Args:
         document: an answer.
+        path: what was asked for.
         is_object: whether it is an object that has a name, rather than a list or a review.
     """
     if document.get("kind") == "Status":  # its field of that name is a word
         return
-    _check(document, _DOCUMENT, "")
+    is_kinds = path.rstrip("/").count("/") <= _MOST_OF_GROUP and not path.startswith("/api/v1/")
+    _check(document, _KINDS if is_kinds else _OBJECTS if path.startswith(_READ) else _OTHERS, "")
     for each in (document,) if is_object else document.get("items") or ():
         if not (each.get("metadata") or {}).get("name"):
             raise ValueError("an object in it has no name")

@@ -215,7 +215,7 @@ class Wire:
         try:
             document = safe_json(data) if data.strip() else {}
             if isinstance(document, dict):
-                check(document, is_object=request.is_object)
+                check(document, request.path, is_object=request.is_object)
         except ValueError as error:  # a proxy's page, or an answer that was damaged on its way
             raise ApiUnreachableError(
                 f"cannot {request.what}: the answer is not of an API server: {error}", was_sent=True

@@ -35,7 +35,7 @@ def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) 
     wrong[part][field] = value
     for document, is_object in ((wrong, True), ({"items": [POD, wrong]}, False)):
         with pytest.raises(ValueError, match=why):
-            check(document, is_object=is_object)
+            check(document, "/api/v1/pods", is_object=is_object)
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,19 @@ def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) 
     ],
 )
 def test_an_answer_of_the_api_passes(document: dict[str, Any], *, is_object: bool) -> None:
-    check(document, is_object=is_object)
+    check(document, "/api/v1/pods", is_object=is_object)
+
+
+def test_objects_of_others_may_have_other_types() -> None:
+    odd = {"kind": "Odd", "metadata": {"name": "x"}, "spec": "text", "status": {"conditions": "none"}}
+    check({"items": [odd]}, "/apis/odd.example/v1/odds", is_object=False)
+    with pytest.raises(ValueError, match="conditions"):
+        check({"items": [odd | {"spec": None}]}, "/apis/batch/v1/jobs", is_object=False)
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/batch/v1", "/api/v1"])
+@pytest.mark.parametrize("field", ["resources", "groups"])
+def test_the_kinds_of_a_server_have_names(path: str, field: str) -> None:
+    with pytest.raises(ValueError, match=f"{field} has no"):
+        check({field: [{"verbs": []}]}, path, is_object=False)
+    check({field: "x"}, "/apis/user.openshift.io/v1/users/me", is_object=False)
