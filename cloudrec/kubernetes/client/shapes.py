@@ -7,10 +7,7 @@ object's metadata.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 # A type; or in braces the fields of an object, of which "" means any; or in brackets a list's elements.
 _NAMED = [{"name!": str}]
@@ -71,19 +68,23 @@ _READ += ("/apis/ray.", "/apis/kueue.", "/apis/resource.k8s.io/")
 _MOST_OF_GROUP = 3  # slashes in the path of a group's version, which answers with its kinds
 
 
-def check(document: Mapping[str, Any], path: str, *, is_object: bool) -> None:
+def check(document: object, path: str, form: str) -> None:
     """Raise ValueError for a field of another type, or an object without a name.
 
     Args:
         document: an answer.
         path: what was asked for.
-        is_object: whether it is an object that has a name, rather than a list or a review.
+        form: "object" for one that has a name, "list" for a list of such; empty for others, such as a review.
     """
-    if document.get("kind") == "Status":  # its field of that name is a word
+    if not isinstance(document, dict) or (form == "list" and "items" not in document):
+        if form:
+            raise ValueError(f"it is no {form}")
+        return
+    if not form and document.get("kind") == "Status":  # its field of that name is a word
         return
     is_kinds = path.rstrip("/").count("/") <= _MOST_OF_GROUP and not path.startswith("/api/v1/")
     _check(document, _KINDS if is_kinds else _OBJECTS if path.startswith(_READ) else _OTHERS, "")
-    for each in (document,) if is_object else document.get("items") or ():
+    for each in (document,) if form == "object" else document.get("items") or ():
         if not (each.get("metadata") or {}).get("name"):
             raise ValueError("an object in it has no name")
 

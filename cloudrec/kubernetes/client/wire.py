@@ -69,7 +69,7 @@ class ApiRequest:
         is_idempotent: whether a second call has no further effect.
         is_long: whether to request a compressed response.
         metadata_only: whether the response has only the metadata of its objects.
-        is_object: whether the response is one object, which has a name.
+        form: "object" if the response is one that has a name, "list" if it is a list of such.
         read_s: seconds without data after which the call fails.
     """
 
@@ -82,7 +82,7 @@ class ApiRequest:
     is_idempotent: bool = False
     is_long: bool = False
     metadata_only: bool = False
-    is_object: bool = False
+    form: str = ""
     read_s: float = _READ_S
 
 
@@ -214,8 +214,7 @@ class Wire:
             response.response.release_conn()
         try:
             document = safe_json(data) if data.strip() else {}
-            if isinstance(document, dict):
-                check(document, request.path, is_object=request.is_object)
+            check(document, request.path, request.form)
         except ValueError as error:  # a proxy's page, or an answer that was damaged on its way
             raise ApiUnreachableError(
                 f"cannot {request.what}: the answer is not of an API server: {error}", was_sent=True

@@ -33,36 +33,44 @@ POD: dict[str, Any] = {
 def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) -> None:
     wrong = copy.deepcopy(POD)
     wrong[part][field] = value
-    for document, is_object in ((wrong, True), ({"items": [POD, wrong]}, False)):
+    for document, form in ((wrong, "object"), ({"items": [POD, wrong]}, "list")):
         with pytest.raises(ValueError, match=why):
-            check(document, "/api/v1/pods", is_object=is_object)
+            check(document, "/api/v1/pods", form)
 
 
 @pytest.mark.parametrize(
-    ("document", "is_object"),
+    ("document", "form"),
     [
-        (POD, True),
-        ({"items": [POD]}, False),
-        ({"items": None, "metadata": {}}, False),
-        ({"kind": "Status", "status": "Success"}, False),
-        ({"kind": "SelfSubjectAccessReview", "metadata": {}, "status": {"allowed": True}}, False),
-        ({}, False),
+        (POD, "object"),
+        ({"items": [POD]}, "list"),
+        ({"items": None, "metadata": {}}, "list"),
+        ({"kind": "Status", "status": "Success"}, ""),
+        ({"kind": "SelfSubjectAccessReview", "metadata": {}, "status": {"allowed": True}}, ""),
+        ({}, ""),
+        ([], ""),
     ],
 )
-def test_an_answer_of_the_api_passes(document: dict[str, Any], *, is_object: bool) -> None:
-    check(document, "/api/v1/pods", is_object=is_object)
+def test_an_answer_of_the_api_passes(document: object, form: str) -> None:
+    check(document, "/api/v1/pods", form)
 
 
 def test_objects_of_others_may_have_other_types() -> None:
     odd = {"kind": "Odd", "metadata": {"name": "x"}, "spec": "text", "status": {"conditions": "none"}}
-    check({"items": [odd]}, "/apis/odd.example/v1/odds", is_object=False)
+    check({"items": [odd]}, "/apis/odd.example/v1/odds", "list")
     with pytest.raises(ValueError, match="conditions"):
-        check({"items": [odd | {"spec": None}]}, "/apis/batch/v1/jobs", is_object=False)
+        check({"items": [odd | {"spec": None}]}, "/apis/batch/v1/jobs", "list")
 
 
 @pytest.mark.parametrize("path", ["/apis", "/apis/batch/v1", "/api/v1"])
 @pytest.mark.parametrize("field", ["resources", "groups"])
 def test_the_kinds_of_a_server_have_names(path: str, field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} has no"):
-        check({field: [{"verbs": []}]}, path, is_object=False)
-    check({field: "x"}, "/apis/user.openshift.io/v1/users/me", is_object=False)
+        check({field: [{"verbs": []}]}, path, "")
+    check({field: "x"}, "/apis/user.openshift.io/v1/users/me", "")
+
+
+@pytest.mark.parametrize("document", [[], {}, "x", {"kind": "Status", "status": "Success"}, {"value": []}])
+@pytest.mark.parametrize("form", ["object", "list"])
+def test_what_is_no_list_is_not_an_empty_one(document: object, form: str) -> None:
+    with pytest.raises(ValueError, match=r"it is no|type str|no name"):
+        check(document, "/api/v1/pods", form)
