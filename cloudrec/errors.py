@@ -5,7 +5,8 @@ CloudrecError                1   a run or an operation failed
 │   ├── SpecError            2   a value in the spec file, the environment or a flag is invalid in the spec
 │   └── DataError            2   input data is missing, damaged or of the wrong format
 ├── PreflightError           3   a requirement is missing: credentials, quota, tools
-│   └── MissingExtraError    3   an optional dependency is not installed
+│   ├── MissingExtraError    3   an optional dependency is not installed
+│   └── MisreadAnswerError   3   an answer of a cloud has other fields than its API's
 ├── NoCapacityError          4   the cloud has no capacity for the request
 ├── ResourcesRemainError     5   resources remain that should have been removed
 ├── DeclinedError            6   the user declined
@@ -18,6 +19,8 @@ The exit codes are part of the command line's interface: scripts rely on them.
 
 from __future__ import annotations
 
+# What Python raises where typed code reads an answer whose fields are missing or have another type.
+MISREAD = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
 INTERRUPTED = 130  # a shell's exit code for a process that Ctrl-C ended: 128 + SIGINT
 
 
@@ -99,3 +102,19 @@ class StorageError(CloudrecError):
 
 class RunFailedError(CloudrecError):
     """The training run failed."""
+
+
+class UnreadableAnswerError(Exception):
+    """An answer of a cloud says success, and is not what the service's API answers.
+
+    A proxy's page, an empty or a damaged answer. It does not show whether the call had its effect: a read is
+    retried, and the engine takes a change for LOST.
+    """
+
+
+class MisreadAnswerError(UnreadableAnswerError, PreflightError):
+    """Fields of an answer are missing or have another type; or what reads them has a defect."""
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        advice = "check the network, the proxy and the endpoint, and run the command again; then report it"
+        super().__init__(message, remedy=remedy or advice)

@@ -12,7 +12,7 @@ import stamina
 
 from cloudrec.engine.clock import Clock, InterruptedWait
 from cloudrec.engine.graph import Condition, ErrorVerdict, Resumable
-from cloudrec.errors import CloudrecError, NoCapacityError
+from cloudrec.errors import CloudrecError, MisreadAnswerError, NoCapacityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +31,8 @@ _JITTER = 0.1  # share of a pause, so that many threads do not poll at the same 
 # the network does not get faster with a simulated cloud.
 _LEAST_S = 20.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # between attempts at one call
+
+_MISREAD_TIMES = 5  # so often, an answer of a call that cannot be read is asked for again
 
 # Users need not see retried calls. Without a handler, logging writes stamina's records to stderr.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
@@ -79,7 +81,13 @@ class Context:
         speed = self.clock.speed
         patience_s = max(driver.deadline_s / speed, _LEAST_S)
 
+        misread = 0
+
         def may_be_made_again(error: Exception) -> bool:
+            nonlocal misread
+            misread += _is_misread(error)
+            if misread > _MISREAD_TIMES:  # not the answer, but what reads it
+                return False
             return not isinstance(error, InterruptedWait) and driver.verdict(error) in AGAIN
 
         try:
@@ -130,3 +138,9 @@ class Context:
                 )
             pause = max(driver.poll_s, _LATENESS * waited)
             self.clock.sleep(pause * random.uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311 - no secret
+
+
+def _is_misread(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, MisreadAnswerError):
+        error = error.__cause__
+    return error is not None

@@ -41,7 +41,8 @@ _ROOMS = (
     *("cloudrec/launchers/slurm", "cloudrec/planning/fit", "templates/slurm", "templates/specs"),
     *(f"cloudrec/planning/spot/{name}.py" for name in ("compare", "references", "simulate", "traces")),
     *("trainer/calibrate.py", "trainer/commands/calibrate.py"),
-    *("cloudrec/image/builders.py", "cloudrec/image/sbom.py", "cloudrec/sandbox"),
+    *(f"cloudrec/image/{name}.py" for name in ("builders", "context", "running", "sbom", "stages", "work")),
+    "cloudrec/sandbox",
 )
 # The limit of a ConfigMap is 1 MiB of data (kubernetes.io, "ConfigMaps"); etcd's for a request is 1.5 MiB.
 _LIMIT = 1024 * 1024

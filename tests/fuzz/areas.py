@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.fuzz.inputs import BadInput, damaged, json_files, json_lines, texts, yaml_files
+from tests.fuzz.inputs import BadInput, damaged, json_files, json_lines, texts, words, yaml_files
+from tests.fuzz.letters import env_files, notify
 from tests.fuzz.readers import DOCUMENTS, TEXT_READERS, YAML_READERS, sealed
 
 SPEC: dict[str, Any] = {
@@ -205,14 +206,6 @@ _LOOKS = [
 ]
 
 
-def _in_environment(text: str) -> str:
-    """Return a text that a variable or an argument can hold: the kernel has no NUL in them, and a limit."""
-    return text.replace("\x00", "")[:30_000].encode("utf-8", "replace").decode()
-
-
-words = texts.map(_in_environment)
-
-
 @st.composite
 def spec(draw: st.DrawFn) -> BadInput:
     """A spec file."""
@@ -321,7 +314,7 @@ def records(draw: st.DrawFn) -> BadInput:
     return BadInput(area="records", command=(name,), files={"record": given})
 
 
-# How many of twenty inputs are of each area.
+# How many of twenty-two inputs are of each area.
 AREAS: Mapping[str, tuple[Callable[[], st.SearchStrategy[BadInput]], int]] = {
     "spec": (spec, 4),
     "flags": (flags, 4),
@@ -329,6 +322,8 @@ AREAS: Mapping[str, tuple[Callable[[], st.SearchStrategy[BadInput]], int]] = {
     "home": (home, 4),
     "data": (data, 2),
     "records": (records, 4),
+    "notify": (notify, 1),
+    "env-files": (env_files, 1),
 }
 
 

@@ -138,6 +138,14 @@ VALUES: list[Any] = [
 ]
 
 texts = st.one_of(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.text(max_size=30))
+
+
+def _in_environment(text: str) -> str:
+    """Return a text that a variable or an argument can hold: the kernel has no NUL in them, and a limit."""
+    return text.replace("\x00", "")[:30_000].encode("utf-8", "replace").decode()
+
+
+words = texts.map(_in_environment)
 values = st.one_of(st.sampled_from(VALUES), texts, st.integers(), st.floats())
 keys = st.one_of(
     st.sampled_from(["", "..", "name", "version", "a\nb", "é", "-", "kind", "schema_version"]),
@@ -150,7 +158,7 @@ class BadInput:
     """One input.
 
     Attributes:
-        area: what is wrong in it: spec, flags, environment, home, data or records.
+        area: what is wrong in it: spec, flags, environment, home, data, records, notify or env-files.
         command: the words after `cloudrec`; for records, the name of a reader.
         environment: variables.
         files: contents by path, below the folder of the test.

@@ -98,7 +98,7 @@ class World:
     def _make_template(self) -> None:
         for folder in ("home", "here", "tmp", "user"):
             (self.root / folder).mkdir(parents=True)
-        with self._environment(BadInput(area="", command=())), _captured():
+        with self._environment(BadInput(area="", command=())), captured():
             for name in ("good", "odd"):
                 if run(["up", "local", "--cluster", name, "--yes"]) != 0:
                     raise RuntimeError("the clusters of the template cannot be created")
@@ -125,7 +125,7 @@ class World:
     def _attempt(self, given: BadInput) -> list[Fault]:
         self._prepare(given)
         self._written.clear()
-        with self._environment(given), _captured() as streams:
+        with self._environment(given), captured() as streams:
             self._is_watched = True
             signal.setitimer(signal.ITIMER_REAL, _HANG_S)
             begun, problem, code = time.monotonic(), "", 0
@@ -151,7 +151,7 @@ class World:
             )
             problem = crashes[-1].read_text(encoding="utf-8") if crashes else errors
         if problem and problem != "hang":
-            yield Fault(kind="traceback", place=_place(problem), given=given)
+            yield Fault(kind="traceback", place=place_of(problem), given=given)
         if problem == "hang" or took > LIMIT_S:
             yield Fault(kind="slow", place=f"{took:.1f} s", given=given)
         if code not in _CODES:
@@ -254,6 +254,8 @@ class World:
     def _audit(self, event: str, details: Sequence[Any]) -> None:
         if not self._is_watched:
             return
+        if event in {"socket.getaddrinfo", "socket.connect"}:
+            _stay_here(event, details)
         if event == "open":
             path, mode, flags = details
             writes = bool(set(mode) & set("wax+")) if isinstance(mode, str) else bool((flags or 0) & _WRITES)
@@ -279,7 +281,7 @@ class World:
 
 
 @contextlib.contextmanager
-def _captured() -> Iterator[list[str]]:
+def captured() -> Iterator[list[str]]:
     """Replace stdout and stderr by files in memory, as strict as a terminal; yield their texts at the end."""
     held = [io.BytesIO(), io.BytesIO()]
     out, err = (
@@ -292,7 +294,19 @@ def _captured() -> Iterator[list[str]]:
     texts[:] = [file.getvalue().decode("utf-8", "replace") for file in held]
 
 
-def _place(trace: str) -> str:
+def _stay_here(event: str, details: Sequence[Any]) -> None:
+    """Refuse a connection to another machine: an input may name any."""
+    place = details[1] if event == "socket.connect" else details
+    host = place[0] if isinstance(place, tuple) else ""
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if event == "socket.connect" and not isinstance(place, tuple):
+        return  # a socket of this machine's
+    if host not in {None, "", "localhost", "127.0.0.1", "::1"}:
+        raise OSError(f"the test reaches no other machine: {host!r}")
+
+
+def place_of(trace: str) -> str:
     """Return where an error was raised: its last line in our code, and its class."""
     found = _OWN.findall(trace)
     last = trace.strip().splitlines()[-1][:160]

@@ -26,7 +26,17 @@ def test_some_bad_inputs_of_each_area_end_in_no_traceback() -> None:
     code, report = _run("--count", "300", "--minutes", "0.1")  # a batch of 100 always ends
     assert code == 0, report
     assert REPORT in report
-    assert all(area in report for area in ("spec", "flags", "environment", "home", "data", "records"))
+    assert all(
+        area in report
+        for area in ("spec", "flags", "environment", "home", "data", "records", "notify", "env-files")
+    )
+
+
+def test_commands_without_a_cluster_survive_wrong_answers_of_a_cloud() -> None:
+    words = [sys.executable, "-m", "tests.fuzz.answers", "aws", "--looks", "--seed", "3"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 faults" in done.stdout
 
 
 @pytest.mark.soak

@@ -130,6 +130,7 @@ class Kube(Changes):
             method="GET",
             path=known.path(namespace=namespace, name=name),
             what=asked("read", known, name, namespace),
+            form="object",
         )
         try:
             return self._wire.json(request)
@@ -191,6 +192,7 @@ class Kube(Changes):
                     what=asked("list", known, "", namespace),
                     query={**query, "limit": page, "continue": more},
                     is_long=True,
+                    form="list",
                     metadata_only=metadata_only,
                 )
             )
@@ -215,6 +217,7 @@ class Kube(Changes):
                 path=known.path(namespace=namespace),
                 what=asked("list", known, "", namespace),
                 query={"labelSelector": selector(labels) or None, "limit": 1},
+                form="list",
                 metadata_only=True,
             )
         )

@@ -22,6 +22,7 @@ from cloudrec.kubernetes.client.errors import (
     OverloadedError,
     error_of,
 )
+from cloudrec.kubernetes.client.shapes import check
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class ApiRequest:
         is_idempotent: whether a second call has no further effect.
         is_long: whether to request a compressed response.
         metadata_only: whether the response has only the metadata of its objects.
+        form: "object" if the response is one that has a name, "list" if it is a list of such.
         read_s: seconds without data after which the call fails.
     """
 
@@ -80,6 +82,7 @@ class ApiRequest:
     is_idempotent: bool = False
     is_long: bool = False
     metadata_only: bool = False
+    form: str = ""
     read_s: float = _READ_S
 
 
@@ -211,6 +214,7 @@ class Wire:
             response.response.release_conn()
         try:
             document = safe_json(data) if data.strip() else {}
+            check(document, request.path, request.form)
         except ValueError as error:  # a proxy's page, or an answer that was damaged on its way
             raise ApiUnreachableError(
                 f"cannot {request.what}: the answer is not of an API server: {error}", was_sent=True

@@ -9,9 +9,8 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base.driver import UnfinishedError
-from cloudrec.providers.base.reading import UnreadableAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core import exceptions as core
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.base.operated import OperationFailedError
 from cloudrec_contract.safe_json import safe_object
@@ -28,6 +28,9 @@ _NOTHING, _DENIED, _ABSENT, _TOO_MANY = 204, 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a response that is cut short or cannot be parsed.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
+_UNREADABLE = (core.DeserializationError, UnreadableAnswerError)
+# The exceptions that a driver of this provider may raise.
+REFUSALS = (core.AzureError, OperationFailedError, *_UNREADABLE)
 _LONGEST_RETRY_AFTER_S = 60.0
 _EFFECTIVE_S = 600.0  # after a role is assigned; Azure documents up to 10 minutes until it has an effect
 
@@ -145,6 +148,12 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         SpecError,
         "the SDK refuses the request as invalid",
         "change the setting that this names in the spec",
+    ),
+    (
+        _UNREADABLE,
+        PreflightError,
+        "what answers is not Azure",
+        "look at the network, the proxy, and AZURE_RESOURCE_MANAGER_ENDPOINT_URL; run the command again",
     ),
 )
 
@@ -329,7 +338,9 @@ def _status(error: Exception) -> int:
 
 def _is_lost(error: Exception) -> bool:
     status = _status(error)
-    return isinstance(error, _NETWORK) or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED)
+    if isinstance(error, (*_NETWORK, *_UNREADABLE)):
+        return True
+    return status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED
 
 
 def object_of(answer: HttpResponse) -> dict[str, Any]:

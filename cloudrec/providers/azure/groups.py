@@ -271,7 +271,7 @@ class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
         return Observed(
             kind=GROUP,
             name=name_of(tags, row.name or ""),
-            identity=ids.group(self.azure.subscription, row.name or ""),
+            identity=ids.known(ids.group(self.azure.subscription, row.name or "")),
             condition=condition,
             properties={
                 "location": place(row.location),

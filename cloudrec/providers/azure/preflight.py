@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from cloudrec.errors import PreflightError
 from cloudrec.findings import Finding
 from cloudrec.providers.azure import errors, groups, offers, quotas
@@ -36,7 +34,7 @@ def credentials(azure: Azure) -> list[Finding]:
     """Check that Azure accepts the credentials, and that the subscription is enabled and in their tenant."""
     try:
         caller, account, region = azure.caller, azure.account, azure.region
-    except (AzureError, PreflightError) as error:
+    except (*errors.REFUSALS, PreflightError) as error:
         explained = errors.explain(error)
         return [
             Finding(check="credentials", ok=False, found=explained.message, remedy=explained.remedy or "")

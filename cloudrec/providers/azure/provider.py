@@ -6,8 +6,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from cloudrec.providers.azure import access, errors, groups, offers, preflight, prices, zones
 from cloudrec.providers.azure.api.client import Azure
 from cloudrec.providers.azure.cleanup import leftovers, unmanaged
@@ -23,7 +21,6 @@ from cloudrec.providers.azure.storage import importing, lustre, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.driver import search_all
-from cloudrec.providers.base.operated import OperationFailedError
 from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
 
 if TYPE_CHECKING:
@@ -65,7 +62,7 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
     can_open_api = False
     parts = _PARTS
     usual_minutes = MappingProxyType({"cluster": (4, 8), "gpu-nodes": (8, 20)})
-    refusals = (AzureError, OperationFailedError)
+    refusals = errors.REFUSALS
 
     def reach(self, region: str | None) -> Azure:
         """Return the subscription in this region; for None, in the environment's region."""
@@ -169,7 +166,7 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
         """
         try:
             return azure.prices.renewed(self.spot_prices(azure, types))
-        except AzureError:
+        except errors.REFUSALS:
             return azure.prices
 
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:

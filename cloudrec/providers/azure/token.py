@@ -14,8 +14,6 @@ from argparse import ArgumentParser
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.api.client import Azure
@@ -39,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ArgumentParser(prog="python -m cloudrec.providers.azure.token", description=__doc__).parse_args(arguments)
     try:
         print(json.dumps(token(Azure(os.environ))))
-    except (CloudrecError, AzureError) as error:
+    except (CloudrecError, *errors.REFUSALS) as error:
         explained = errors.explain(error)
         print(f"{explained.message}\n{explained.remedy or ''}".rstrip(), file=sys.stderr)
         return explained.exit_code

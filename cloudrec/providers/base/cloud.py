@@ -16,6 +16,7 @@ from cloudrec.providers.base.driver import search_all
 from cloudrec.providers.base.offers import ON_DEMAND
 from cloudrec.providers.base.prices import renewed_at, save, today
 from cloudrec.providers.base.protocol import ClosedApi
+from cloudrec.providers.base.reading import answers_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +184,8 @@ class CloudProvider(ABC, Generic[A, L]):
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Check the credentials, and everything else if they are accepted."""
         account = self.account(cluster.region)
-        found = self.credentials(account)
+        with self.explained():
+            found = self.credentials(account)
         if not all(finding.ok for finding in found):
             return found  # every other check needs credentials
         with self.explained():
@@ -244,6 +246,7 @@ class CloudProvider(ABC, Generic[A, L]):
     def explained(self) -> Iterator[None]:
         """Raise the SDK's errors in the block as errors for users."""
         try:
-            yield
+            with answers_read():
+                yield
         except self.refusals as error:
             raise self.explain(error) from error

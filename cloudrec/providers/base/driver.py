@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from uuid import UUID, uuid4, uuid5
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Difference, Observed, P_contra
+from cloudrec.providers.base.reading import answers_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Clouds are eventually consistent: for so long after a creation, "not found" does not mean that it is gone.
 _VISIBLE_S = 120.0
 _SEARCHES = 32  # concurrent searches
+_CALLS = {"find", "search", "create", "change", "condition", "delete"}
 # Of several resources with one key, the first in this order is used.
 _ORDER = (
     Condition.READY,
@@ -74,6 +76,12 @@ class CloudDriver(ABC, Generic[P_contra]):
     poll_s: ClassVar[float] = 2.0
     refusals: ClassVar[tuple[type[Exception], ...]]  # the exceptions of the cloud's SDK
 
+    def __init_subclass__(cls) -> None:
+        """Let the calls of the engine raise UnreadableAnswerError for an answer that they cannot read."""
+        super().__init_subclass__()
+        for name in _CALLS & cls.__dict__.keys():
+            setattr(cls, name, answers_read()(cls.__dict__[name]))
+
     def __init__(self) -> None:
         self._born: dict[str, float] = {}  # identity -> monotonic time of its creation by this process
         self._tokens: dict[str, str] = {}
@@ -109,6 +117,7 @@ class CloudDriver(ABC, Generic[P_contra]):
     def complete(self, resource: Resource[P_contra], identity: str, *, identities: Mapping[str, str]) -> None:
         """Make the calls that `make` cannot; idempotent."""
 
+    @answers_read()
     def find(self, resource: Resource[P_contra]) -> Observed | None:
         """Find a resource by its key among those with the cluster's tags; None if it does not exist."""
         return best(seen for seen in self.search(resource.tags[TAG_CLUSTER]) if seen.key == resource.key)
@@ -127,21 +136,24 @@ class CloudDriver(ABC, Generic[P_contra]):
             return None
         return Difference(reason="; ".join(wrong.values()), in_place=wrong.keys() <= self.changeable)
 
+    @answers_read()
     def create(self, resource: Resource[P_contra], *, token: str, identities: Mapping[str, str]) -> str:
         """Make the resource and complete it; return its identity."""
         identity = self.make(resource, token=self._token(resource.key, token), identities=identities)
         self._born[identity] = time.monotonic()
         self._tokens.pop(resource.key, None)
-        with self._unfinished():
+        with self._unfinished(), answers_read():
             self.complete(resource, identity, identities=identities)
         return identity
 
+    @answers_read()
     def change(
         self, resource: Resource[P_contra], observed: Observed, *, identities: Mapping[str, str]
     ) -> None:
         """Complete an existing resource."""
         self.complete(resource, observed.identity, identities=identities)
 
+    @answers_read()
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
         """Return the state and its reason; PENDING if not found within two minutes of its creation."""
         del kind
@@ -158,6 +170,7 @@ class CloudDriver(ABC, Generic[P_contra]):
             return Condition.PENDING, "not yet visible"
         return condition, reason
 
+    @answers_read()
     def delete(self, observed: Observed) -> None:
         """Begin to delete a resource; not an error if it does not exist."""
         self._born.pop(observed.identity, None)

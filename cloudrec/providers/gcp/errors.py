@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from google.api_core import exceptions as api
 from google.auth import exceptions as auth
+from google.protobuf.json_format import ParseError
+from google.protobuf.message import DecodeError
 from requests import exceptions as http
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.base.operated import OperationFailedError
-from cloudrec.providers.base.reading import UnreadableAnswerError
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -22,18 +23,19 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.clock import Clock
 
+_UNREADABLE = (UnreadableAnswerError, ParseError, DecodeError)
 # The exceptions that a driver of this provider may raise.
 REFUSALS = (
     api.GoogleAPIError,
     auth.GoogleAuthError,
     http.RequestException,
     OperationFailedError,
-    UnreadableAnswerError,
+    *_UNREADABLE,
 )
 
 _DENIED, _TOO_MANY = 403, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
-_NETWORK = (http.RequestException, auth.TransportError, api.RetryError, UnreadableAnswerError)
+_NETWORK = (http.RequestException, auth.TransportError, api.RetryError)
 # IAM and Service Usage are eventually consistent: for minutes, a new account or API may be unknown elsewhere.
 _EFFECTIVE_S = 600.0
 _PREFIX = re.compile(r"^[A-Z]+ \S+: ")  # "GET https://...: ", which the SDK adds to Google's message
@@ -144,6 +146,12 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         PreflightError,
         "Google Cloud does not accept the credentials",
         _LOG_IN,
+    ),
+    (
+        _UNREADABLE,
+        PreflightError,
+        "what answers is not Google Cloud",
+        "check the network, the proxy and GOOGLE_CLOUD_ENDPOINT_URL; the same command again continues",
     ),
 )
 
@@ -342,4 +350,6 @@ def _is_lost(error: Exception) -> bool:
     if isinstance(error, api.GoogleAPICallError) and is_capacity(error):
         return False  # Google reports missing capacity with the status of a server error, 503
     status = _http_status(error)
-    return isinstance(error, _NETWORK) or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED)
+    if isinstance(error, (*_NETWORK, *_UNREADABLE)):
+        return True
+    return status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED

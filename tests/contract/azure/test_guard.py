@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from azure.core.exceptions import HttpResponseError
 
 from cloudrec.providers.azure.api import client
+from cloudrec.providers.azure.api import models as azure_models
 from cloudrec.providers.azure.provider import AzureProvider
+from cloudrec_sandbox.azure.identity import entra
 from tests.contract.azure.support import Site
 from tests.sandbox.azure.support import Azure
 
 NAME = "cloudrec-t"
+_READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
 
 
 def test_the_guard_identity_can_scale_the_training_pool_and_nothing_else(
@@ -62,3 +66,21 @@ def test_the_guard_may_scale_the_pool_of_another_capacity_type_after_one_up(
     assert pool in scopes(site)
     assert site.planned() == {}
     assert scopes(site) == [pool]
+
+
+def test_a_role_of_others_at_the_root_of_the_tenant_disturbs_no_search(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=["1"])
+    models = azure_models.authorization
+    # A global administrator who raises the access gets this: Azure lists it in every subscription.
+    root = site.sdk.authorization.role_assignments.create(
+        "/",
+        str(uuid4()),
+        models.RoleAssignmentCreateParameters(
+            role_definition_id=f"/providers/Microsoft.Authorization/roleDefinitions/{_READER}",
+            principal_id=entra.OBJECT,
+            principal_type="ServicePrincipal",
+        ),
+    )
+    rows = site.sdk.authorization.role_assignments.list_for_subscription()
+    assert root.id in [row.id for row in rows]
+    assert site.provider.search(None) == []

@@ -12,8 +12,7 @@ from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session as BotocoreSession
 
-from cloudrec.errors import PreflightError, SpecError
-from cloudrec.providers.base.reading import UnreadableAnswerError
+from cloudrec.errors import PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.spec.suggest import did_you_mean
 from cloudrec.version import __version__
 from cloudrec_contract.safe_json import safe_json

@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from cloudrec.engine.graph import P_contra
 from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.api import operations
-from cloudrec.providers.base.operated import OperatedDriver, OperationFailedError
+from cloudrec.providers.base.operated import OperatedDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +25,7 @@ class AzureDriver(OperatedDriver[P_contra]):
     A subclass calls `start` for a change that Azure acknowledges before it is done.
     """
 
-    refusals = (AzureError, OperationFailedError)
+    refusals = errors.REFUSALS
     # A resource whose change failed keeps its previous settings and continues to work.
     outlives_failure = True
 

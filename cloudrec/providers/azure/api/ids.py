@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_LEAST = 5  # parts of the shortest id, that of a resource group
+_SHOWN = 80  # characters of a wrong id in a message
 _GROUP = 4  # index of the resource group's name in an id that is split at its slashes
 
 
@@ -34,10 +36,20 @@ def resource(subscription: str, group_name: str, of_type: str, *names: str) -> s
 
 
 def known(identity: str | None) -> str:
-    """Return a described resource's id, which is never None, though the SDK's types allow it."""
-    if identity is None:
-        raise ValueError("Azure describes a resource without an id")
-    return identity
+    """Return a described resource's id; ValueError if it is none.
+
+    An id with an empty name would be that of the list of all resources of the type, and never be gone.
+    """
+    parts = identity.split("/") if isinstance(identity, str) else []
+    if (
+        len(parts) < _LEAST
+        or len(parts) % 2 == 0
+        or not all(parts[1:])
+        or parts[0]
+        or not str(identity).isprintable()
+    ):
+        raise ValueError(f"Azure describes a resource with the id {str(identity)[:_SHOWN]!r}")
+    return str(identity)
 
 
 def group_of(identity: str | None) -> str:

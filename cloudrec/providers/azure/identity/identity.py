@@ -271,8 +271,9 @@ class RoleDriver(AzureDriver[RoleP_contra]):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """Return the assignments of the subscription whose descriptions are cloudrec's."""
-        # Azure cannot filter assignments by their description.
-        found = [self._observe(row) for row in self.azure.rows(self.calls.list_for_subscription)]
+        # Azure cannot filter assignments by their description. Those of others may have any scope, such as /.
+        rows = self.azure.rows(self.calls.list_for_subscription)
+        found = [self._observe(row) for row in rows if tags_of(row.description or "")]
         mine = [seen for seen in found if seen.key.partition("/")[0] == self.kind]
         return [seen for seen in mine if is_ours(seen.tags, cluster)]
 
@@ -362,7 +363,9 @@ class RoleDriver(AzureDriver[RoleP_contra]):
         return Observed(
             kind=self.kind,
             name=name_of(tags, name),
-            identity=f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{name}".lower(),
+            identity=ids.known(
+                f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+            ).lower(),
             condition=Condition.READY,
             tags=tags,
             location="global",

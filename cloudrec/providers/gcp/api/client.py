@@ -17,9 +17,8 @@ from google.api_core import exceptions as api
 from google.auth.transport.requests import AuthorizedSession
 
 from cloudrec.engine.clock import Clock
-from cloudrec.errors import PreflightError, SpecError
+from cloudrec.errors import PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.base import reading
-from cloudrec.providers.base.reading import UnreadableAnswerError
 from cloudrec.providers.gcp import account as credentials
 from cloudrec.providers.gcp import errors
 from cloudrec.providers.gcp.api import ids, sdk

@@ -230,7 +230,7 @@ class ComputeDriver(GcpDriver[C_contra], Generic[Row, C_contra]):
         return Observed(
             kind=self.kind,
             name=name_of(tags, row.name),
-            identity=ids.path(row.self_link),
+            identity=ids.known(row.self_link),
             condition=self.state(row),
             properties=self.properties(row),
             tags=tags,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+_LEAST = 4  # words of a path: projects, its id, a collection and a name
+_SHOWN = 80  # characters of a wrong link in a message
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -11,6 +13,24 @@ def path(link: str) -> str:
     """Return the path in a link: what follows the host and the version of the API, if there are any."""
     start = link.find("projects/")
     return link[start:] if start >= 0 else link
+
+
+def known(link: str) -> str:
+    """Return the path in the link of a described resource or operation; ValueError if it has none.
+
+    A wrong one would be kept in the journal, and no later command could follow or delete it.
+    """
+    found = path(link)
+    words = [word for place, word in enumerate(found.split("/")) if (place, word) != (2, "global")]
+    if (
+        not found.startswith("projects/")
+        or len(words) < _LEAST
+        or len(words) % 2
+        or not all(words)
+        or not found.isprintable()
+    ):
+        raise ValueError(f"Google describes a resource with the link {link[:_SHOWN]!r}")
+    return found
 
 
 def name(link: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cloudrec.providers.gcp.api.client import Gcp
 
+_SHOWN = 80  # characters of a wrong name in a message
 _COMPUTE, _CONTAINER = "compute", "container"
 _BY_REST = ("servicenetworking", "workflows")  # the SDK has no client for them
 _DONE = "DONE"
@@ -73,12 +74,13 @@ _SERVICES: Mapping[str, Callable[[Gcp], _Operations]] = {
 
 def of_compute(operation: sdk.compute.Operation) -> str:
     """Return an operation of Compute Engine as text."""
-    return f"{_COMPUTE} {ids.path(operation.self_link)}"
+    return f"{_COMPUTE} {ids.known(operation.self_link)}"
 
 
 def of_container(gcp: Gcp, operation: sdk.container.Operation) -> str:
     """Return an operation of GKE as text; GKE accepts no read by the operation's own self link."""
-    return f"{_CONTAINER} projects/{gcp.project}/locations/{operation.location}/operations/{operation.name}"
+    path = f"projects/{gcp.project}/locations/{operation.location}/operations/{operation.name}"
+    return f"{_CONTAINER} {ids.known(path)}"
 
 
 def of_service(service: str, operation: Operation) -> str:
@@ -88,7 +90,9 @@ def of_service(service: str, operation: Operation) -> str:
 
 
 def named(service: str, name: str) -> str:
-    """Return the operation of another service, given by its name, as text."""
+    """Return the operation of another service, given by its name, as text; ValueError if it is no name."""
+    if not name.partition("operations/")[2] or not name.isprintable():
+        raise ValueError(f"{service} describes an operation with the name {name[:_SHOWN]!r}")
     return f"{service} {name}"
 
 

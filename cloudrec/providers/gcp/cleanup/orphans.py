@@ -241,7 +241,7 @@ class GcpOrphanDriver(Leftover, GcpDriver):
         return Observed(
             kind=STRAY,
             name=f"{place.title}/{collection}/{row.name}",
-            identity=ids.path(row.self_link),
+            identity=ids.known(row.self_link),
             condition=Condition.READY,
             tags={TAG_CLUSTER: place.title},
             hourly_usd=self._hourly_usd(collection, row),

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, ErrorVerdict, Observed, Properties
-from cloudrec.errors import CloudrecError, UsageError
+from cloudrec.errors import CloudrecError, PreflightError, UnreadableAnswerError, UsageError
 from cloudrec.kubernetes.client.errors import (
     AbsentError,
     ApiUnreachableError,
@@ -54,7 +54,7 @@ class ObjectDriver(CloudDriver[O_contra]):
         api: the kind, as `Kube` names it.
     """
 
-    refusals = (KubeError,)
+    refusals = (KubeError, UnreadableAnswerError)
     takes_unmarked: ClassVar[bool] = True  # search also finds objects with cloudrec's labels but without tags
     # Users create objects of this kind under the same names. Only those that `up` created count, by the uid
     # that it wrote into them.
@@ -231,12 +231,17 @@ class ObjectDriver(CloudDriver[O_contra]):
             return ErrorVerdict.LOST  # created or changed a moment ago: find it before a retry
         if isinstance(error, OverloadedError):
             return ErrorVerdict.RETRY if error.had_no_effect else ErrorVerdict.LOST
-        return ErrorVerdict.FATAL
+        return ErrorVerdict.LOST if isinstance(error, UnreadableAnswerError) else ErrorVerdict.FATAL
 
     def explain(self, error: Exception) -> CloudrecError:
         """Return the error as a CloudrecError."""
         if isinstance(error, CloudrecError):
             return error
+        if isinstance(error, UnreadableAnswerError):
+            return PreflightError(
+                f"what answers is not the cluster's API server: {error}",
+                remedy="check the network, the proxy and the kubeconfig; the same command again continues",
+            )
         return CloudrecError(f"{type(error).__name__}: {error}")
 
 

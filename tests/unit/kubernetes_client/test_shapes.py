@@ -1,0 +1,76 @@
+"""Fields of an API server's answer that are missing or of another type are found at the client."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from cloudrec.kubernetes.client.shapes import check
+
+POD: dict[str, Any] = {
+    "kind": "Pod",
+    "metadata": {"name": "x", "labels": {"a": "b"}, "ownerReferences": None},
+    "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": 4}},
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "why"),
+    [
+        ("metadata", "name", None, "no name"),
+        ("metadata", "name", ["x"], "metadata.name is of the type list"),
+        ("metadata", "labels", {"a": 1}, "metadata.labels.a is of the type int"),
+        ("spec", "containers", {}, "spec.containers is of the type dict"),
+        ("spec", "containers", [{}], "spec.containers has no name"),
+        ("spec", "containers", [None], "spec.containers has an empty element"),
+        ("status", "conditions", ["Ready"], "status.conditions is of the type str"),
+        ("status", "capacity", {"cpu": []}, "status.capacity.cpu is of the type list"),
+    ],
+)
+def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) -> None:
+    wrong = copy.deepcopy(POD)
+    wrong[part][field] = value
+    for document, form in ((wrong, "object"), ({"items": [POD, wrong]}, "list")):
+        with pytest.raises(ValueError, match=why):
+            check(document, "/api/v1/pods", form)
+
+
+@pytest.mark.parametrize(
+    ("document", "form"),
+    [
+        (POD, "object"),
+        ({"items": [POD]}, "list"),
+        ({"items": None, "metadata": {}}, "list"),
+        ({"kind": "Status", "status": "Success"}, ""),
+        ({"kind": "SelfSubjectAccessReview", "metadata": {}, "status": {"allowed": True}}, ""),
+        ({}, ""),
+        ([], ""),
+    ],
+)
+def test_an_answer_of_the_api_passes(document: object, form: str) -> None:
+    check(document, "/api/v1/pods", form)
+
+
+def test_objects_of_others_may_have_other_types() -> None:
+    odd = {"kind": "Odd", "metadata": {"name": "x"}, "spec": "text", "status": {"conditions": "none"}}
+    check({"items": [odd]}, "/apis/odd.example/v1/odds", "list")
+    with pytest.raises(ValueError, match="conditions"):
+        check({"items": [odd | {"spec": None}]}, "/apis/batch/v1/jobs", "list")
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/batch/v1", "/api/v1"])
+@pytest.mark.parametrize("field", ["resources", "groups"])
+def test_the_kinds_of_a_server_have_names(path: str, field: str) -> None:
+    with pytest.raises(ValueError, match=f"{field} has no"):
+        check({field: [{"verbs": []}]}, path, "")
+    check({field: "x"}, "/apis/user.openshift.io/v1/users/me", "")
+
+
+@pytest.mark.parametrize("document", [[], {}, "x", {"kind": "Status", "status": "Success"}, {"value": []}])
+@pytest.mark.parametrize("form", ["object", "list"])
+def test_what_is_no_list_is_not_an_empty_one(document: object, form: str) -> None:
+    with pytest.raises(ValueError, match=r"it is no|type str|no name"):
+        check(document, "/api/v1/pods", form)
