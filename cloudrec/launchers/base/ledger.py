@@ -234,7 +234,8 @@ def _parse(line: str) -> LedgerEvent | None:
         moment, launch = float(fields.pop("time")), int(fields.pop("launch"))
         event = str(fields.pop("event"))
         for name in _NUMBERS & fields.keys():
-            fields[name] = None if fields[name] is None else int(fields[name])
+            if (number := fields.pop(name)) is not None:  # null is as good as absent
+                fields[name] = int(number)
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
     if not 0 <= moment <= _LATEST:

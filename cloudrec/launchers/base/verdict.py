@@ -61,6 +61,8 @@ def exits_of(events: Sequence[LedgerEvent], *, launch: int, attempt: int) -> lis
         )
         for event in events
         if event.event == "rank_ended" and event.launch == launch and event.details.get("attempt") == attempt
+        # A damaged line may lack them.
+        if event.details.keys() >= {"rank", "exit_code"}
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from cloudrec.errors import StorageError
 from cloudrec.launchers.base import ledger as module
 from cloudrec.launchers.base.ledger import Ledger, RunState, last_launch, state_after
-from cloudrec.launchers.base.verdict import last_attempt
+from cloudrec.launchers.base.verdict import exits_of, last_attempt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +46,21 @@ def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
     ledger.path.write_bytes(b'\xff\xfe\n[]\n3\nnull\n{"time": "x"}\n{"event": "a", "launch": 1}\n\n')
     ledger.append("started", launch=1)
     assert [event.event for event in ledger.read()] == ["started"]
+
+
+def test_a_number_that_is_null_is_absent_and_an_end_without_rank_or_code_is_no_exit(tmp_path: Path) -> None:
+    lines = [
+        {"time": 1, "event": "rank_started", "launch": 1, "attempt": None, "rank": 0, "pid": 7},
+        {"time": 2, "event": "rank_ended", "launch": 1, "attempt": 0, "rank": None, "exit_code": 1},
+        {"time": 3, "event": "rank_ended", "launch": 1, "attempt": 0, "rank": 0, "exit_code": None},
+        {"time": 4, "event": "rank_ended", "launch": 1, "attempt": 0, "rank": 1, "exit_code": 3},
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    events = Ledger(path=path).read()
+    assert [event.time for event in events] == [1, 2, 3, 4]
+    assert last_attempt(events, launch=1) == 0
+    assert [each.rank for each in exits_of(events, launch=1, attempt=0)] == [1]
 
 
 def test_lines_of_concurrent_writers_are_not_interleaved(tmp_path: Path) -> None:
