@@ -19,7 +19,8 @@ _META = {
     "annotations": _TEXTS,
     "ownerReferences": [dict.fromkeys(("kind!", "name!", "uid!", "apiVersion!"), str)],
 }
-_CONTAINERS = [{"name!": str, "image": str, "resources": {"": dict}, "env": _NAMED, "volumeMounts": _NAMED}]
+_RESOURCES = {"limits": dict, "requests": dict, "claims": list}
+_CONTAINERS = [{"name!": str, "image": str, "resources": _RESOURCES, "env": _NAMED, "volumeMounts": _NAMED}]
 _DICTS = [dict]
 _SIZES = {"": (str, int)}
 _POD = {

@@ -15,6 +15,41 @@ POD: dict[str, Any] = {
     "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]},
     "status": {"conditions": [{"type": "Ready", "status": "True"}], "capacity": {"cpu": 4}},
 }
+# A pod with what the API allows and cloudrec does not use.
+USUAL: dict[str, Any] = {
+    "metadata": {"name": "y", "generateName": "y-", "managedFields": [{"fieldsV1": {}}], "finalizers": ["f"]},
+    "spec": {
+        "containers": [
+            {
+                "name": "c",
+                "resources": {"claims": [{"name": "gpu", "request": "r"}], "requests": {"memory": "1Gi"}},
+                "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "ports": [{"containerPort": 80}],
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            }
+        ],
+        "volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+        "tolerations": [{"operator": "Exists", "tolerationSeconds": 300}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+        "nodeSelector": {"a": "b"},
+        "topologySpreadConstraints": [{"maxSkew": 1}],
+    },
+    "status": {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None, "observedGeneration": 1}],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "restartCount": 1,
+                "ready": True,
+                "state": {"running": {"startedAt": "2026-11-27T00:00:00Z"}},
+                "lastState": {"terminated": {"exitCode": 1, "signal": 0, "containerID": "c://1"}},
+            }
+        ],
+        "podIPs": [{"ip": "10.0.0.1"}],
+        "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "y-gpu"}],
+    },
+}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +77,8 @@ def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) 
     ("document", "form"),
     [
         (POD, "object"),
-        ({"items": [POD]}, "list"),
+        (USUAL, "object"),
+        ({"items": [POD, USUAL]}, "list"),
         ({"items": None, "metadata": {}}, "list"),
         ({"kind": "Status", "status": "Success"}, ""),
         ({"kind": "SelfSubjectAccessReview", "metadata": {}, "status": {"allowed": True}}, ""),
