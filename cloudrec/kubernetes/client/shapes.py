@@ -30,7 +30,7 @@ _POD = {
     "taints": _DICTS,
     "tolerations": _DICTS,
     "volumes": _NAMED,
-    "nodeSelector": _TEXTS,
+    "nodeSelector": dict,  # of texts in a pod, of lists in a ResourceSlice
 }
 _RAN = {"": {"reason": str, "message": str, "exitCode": int, "startedAt": str, "finishedAt": str}}
 _STATES = [{"name!": str, "restartCount": int, "state": _RAN, "lastState": _RAN}]
