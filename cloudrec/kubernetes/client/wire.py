@@ -22,7 +22,7 @@ from cloudrec.kubernetes.client.errors import (
     OverloadedError,
     error_of,
 )
-from cloudrec.kubernetes.client.shapes import check
+from cloudrec.kubernetes.client.kinds import check_answer
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Wire:
             response.response.release_conn()
         try:
             document = safe_json(data) if data.strip() else {}
-            check(document, request.path, request.form)
+            check_answer(document, request.path, request.form)
         except ValueError as error:  # a proxy's page, or an answer that was damaged on its way
             raise ApiUnreachableError(
                 f"cannot {request.what}: the answer is not of an API server: {error}", was_sent=True

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloudrec.kubernetes.client import shapes
+from cloudrec.kubernetes.client import kinds as client_kinds
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.wire import ApiRequest
 from tests.contract.kubernetes.support import CONTROL_PLANE, Server, joined_server
@@ -33,7 +33,7 @@ def _documents(kube: Kube) -> Iterator[tuple[str, dict[str, Any]]]:
         return found
 
     for path in read("/openapi/v3")["paths"]:
-        if f"/{path}/".startswith(shapes._READ):
+        if f"/{path}/".startswith(client_kinds._READ):
             yield path, read(f"/openapi/v3/{path}")
 
 
@@ -98,7 +98,7 @@ def test_each_field_has_the_type_of_the_schema(server: Server) -> None:
                     and not name.endswith("List")
                 ):
                     kinds.add(f"{path} {served[0]}")
-                    wrong += _wrong(schema, shapes._OBJECT, schemas, f"{path} {served[0]}")
+                    wrong += _wrong(schema, client_kinds._OBJECT, schemas, f"{path} {served[0]}")
     assert "\n".join(wrong) == ""
     assert {"api/v1 Pod", "api/v1 Node", "batch/v1 Job", "apps/v1 DaemonSet"} <= {
         each.removeprefix("apis/") for each in kinds

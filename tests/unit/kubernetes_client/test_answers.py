@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloudrec.kubernetes.client.shapes import check
+from cloudrec.kubernetes.client.kinds import check_answer
 
 POD: dict[str, Any] = {
     "kind": "Pod",
@@ -70,7 +70,7 @@ def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) 
     wrong[part][field] = value
     for document, form in ((wrong, "object"), ({"items": [POD, wrong]}, "list")):
         with pytest.raises(ValueError, match=why):
-            check(document, "/api/v1/pods", form)
+            check_answer(document, "/api/v1/pods", form)
 
 
 @pytest.mark.parametrize(
@@ -87,26 +87,26 @@ def test_a_wrong_field_is_named(part: str, field: str, value: object, why: str) 
     ],
 )
 def test_an_answer_of_the_api_passes(document: object, form: str) -> None:
-    check(document, "/api/v1/pods", form)
+    check_answer(document, "/api/v1/pods", form)
 
 
 def test_objects_of_others_may_have_other_types() -> None:
     odd = {"kind": "Odd", "metadata": {"name": "x"}, "spec": "text", "status": {"conditions": "none"}}
-    check({"items": [odd]}, "/apis/odd.example/v1/odds", "list")
+    check_answer({"items": [odd]}, "/apis/odd.example/v1/odds", "list")
     with pytest.raises(ValueError, match="conditions"):
-        check({"items": [odd | {"spec": None}]}, "/apis/batch/v1/jobs", "list")
+        check_answer({"items": [odd | {"spec": None}]}, "/apis/batch/v1/jobs", "list")
 
 
 @pytest.mark.parametrize("path", ["/apis", "/apis/batch/v1", "/api/v1"])
 @pytest.mark.parametrize("field", ["resources", "groups"])
 def test_the_kinds_of_a_server_have_names(path: str, field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} has no"):
-        check({field: [{"verbs": []}]}, path, "")
-    check({field: "x"}, "/apis/user.openshift.io/v1/users/me", "")
+        check_answer({field: [{"verbs": []}]}, path, "")
+    check_answer({field: "x"}, "/apis/user.openshift.io/v1/users/me", "")
 
 
 @pytest.mark.parametrize("document", [[], {}, "x", {"kind": "Status", "status": "Success"}, {"value": []}])
 @pytest.mark.parametrize("form", ["object", "list"])
 def test_what_is_no_list_is_not_an_empty_one(document: object, form: str) -> None:
     with pytest.raises(ValueError, match=r"it is no|type str|no name"):
-        check(document, "/api/v1/pods", form)
+        check_answer(document, "/api/v1/pods", form)
