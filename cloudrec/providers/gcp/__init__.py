@@ -31,6 +31,7 @@ NEEDS = Needs(
         "google.cloud.resourcemanager_v3",
         "google.cloud.service_usage_v1",
         "google.cloud.storage",
+        "google.protobuf",
         "google_crc32c",
         "grpc",
         "kubernetes.client",
