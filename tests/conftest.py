@@ -84,7 +84,6 @@ _SLOW = (
     "tests/e2e/test_taobao.py",
     "tests/e2e/test_user_script.py",
     "tests/e2e/test_wheel.py",
-    "tests/e2e/test_wrong_answers.py",
     "tests/trainer/test_bad_steps_on_ranks.py",
     "tests/trainer/test_caching.py",
     "tests/trainer/test_chaos.py",

@@ -205,6 +205,8 @@ _READ: tuple[str, ...] = (
     "/apis/trainer.",
 )
 _READ += ("/apis/ray.", "/apis/kueue.", "/apis/resource.k8s.io/")
+_REVIEWS = "/apis/authorization.k8s.io/v1/"
+_REVIEW: dict[str, Any] = {"status!": {"allowed!": bool, "reason": str}}
 _MOST_OF_GROUP = 3  # slashes in the path of a group's version, which answers with its kinds
 
 
@@ -216,13 +218,17 @@ def check_answer(document: object, path: str, form: str) -> None:
         path: what was asked for.
         form: "object" for one that has a name, "list" for a list of such; empty for others, such as a review.
     """
+    is_kinds = path.rstrip("/").count("/") <= _MOST_OF_GROUP and not path.startswith("/api/v1/")
+    is_review = path.startswith(_REVIEWS)
     if not isinstance(document, dict) or (form == "list" and "items" not in document):
-        if form:
-            raise ValueError(f"it is no {form}")
+        if form or is_kinds or is_review:
+            raise ValueError(f"it is no {form or 'object'}")
+        return
+    if is_review:
+        _check(document, _REVIEW, "")
         return
     if not form and document.get("kind") == "Status":  # its field of that name is a word
         return
-    is_kinds = path.rstrip("/").count("/") <= _MOST_OF_GROUP and not path.startswith("/api/v1/")
     _check(document, _KINDS if is_kinds else _OBJECTS if path.startswith(_READ) else _OTHERS, "")
     for each in (document,) if form == "object" else document.get("items") or ():
         if not (each.get("metadata") or {}).get("name"):

@@ -110,3 +110,14 @@ def test_the_kinds_of_a_server_have_names(path: str, field: str) -> None:
 def test_what_is_no_list_is_not_an_empty_one(document: object, form: str) -> None:
     with pytest.raises(ValueError, match=r"it is no|type str|no name"):
         check_answer(document, "/api/v1/pods", form)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], {}, {"kind": "Status", "status": "Success"}, {"status": {}}, {"status": {"allowed": "yes"}}],
+)
+def test_a_review_says_whether_it_is_allowed(document: object) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    with pytest.raises(ValueError, match=r"it is no object|no status|no allowed|of the type str"):
+        check_answer(document, path, "")
+    check_answer({"kind": "SelfSubjectAccessReview", "status": {"allowed": False}}, path, "")
