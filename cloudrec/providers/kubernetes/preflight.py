@@ -26,6 +26,7 @@ _WITHIN = (
     *((verb, kind) for kind in _MADE for verb in ("create", "patch", "delete")),
     *(("get", kind) for kind in (*_MADE, *_OF_GUARD)),
     ("watch", "Pod"),
+    ("list", "Event"),  # why a pod does not start
 )
 _ASKED = 8  # concurrent access reviews
 _FEW = 3  # nodes that a message names

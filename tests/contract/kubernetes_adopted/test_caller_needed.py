@@ -157,6 +157,10 @@ def caller(site: Site, tmp_path: Path, bucket: str) -> Iterator[Caller]:
     caller.close()
 
 
+# Read only if a pod takes long to start, which depends on the machine's load.
+SOMETIMES = Grant(action="list Event", source=SPACE)
+
+
 def held_by(caller: Caller) -> list[Grant]:
     """What `doctor` asks for, which the account has from now on."""
     caller.permit(FIRST)
@@ -171,7 +175,9 @@ def test_what_doctor_asks_for_suffices_and_is_used(caller: Caller) -> None:
     found = caller.acts()
     assert found.said == ""
     assert found.refused == TOLERATED
-    assert differences(map(caller.named, held), found.used - FREE, {}) == []
+    assert SOMETIMES in held
+    used = found.used - FREE | {caller.named(SOMETIMES)}
+    assert differences(map(caller.named, held), used, {}) == []
 
 
 def test_doctor_names_each_permission_that_is_missing(caller: Caller) -> None:
@@ -188,5 +194,6 @@ def test_each_permission_that_doctor_asks_for_is_needed(caller: Caller, tally: T
     def names(grant: Grant, found: Found) -> bool:
         return grant.action in found.said or caller.named(grant) in found.refused
 
-    assert unneeded(held, lambda grant: caller.without(held, grant), names) == []
-    tally(f"each of {len(held)} permissions of who adopts a cluster is needed")
+    needed = [each for each in held if each != SOMETIMES]
+    assert unneeded(needed, lambda grant: caller.without(held, grant), names) == []
+    tally(f"each of {len(needed)} permissions of who adopts a cluster is needed")
