@@ -32,6 +32,17 @@ class Found:
     said: str
 
 
+def reports(refusals: tuple[type[Exception], ...], *steps: Callable[[], object]) -> str:
+    """What the steps report or raise, each by itself; empty if all of them succeed."""
+    problems = []
+    for step in steps:
+        try:
+            problems.append(str(step() or ""))
+        except refusals as error:
+            problems.append(str(error))
+    return "; ".join(filter(None, problems))
+
+
 def differences(held: Iterable[str], used: Iterable[str], unused: Mapping[str, str]) -> list[str]:
     """Compare what is held with what is used.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,12 @@ from cloudrec_contract.objectstore.errors import ObjectStoreError
 from cloudrec_contract.objectstore.open import open_store
 from cloudrec_contract.objectstore.retries import Patience
 from tests.contract.aws.support_identities import ACCOUNT, OURS, REGION, AwsEstate, listed
-from tests.contract.support_least import Found, Grant
+from tests.contract.support_least import Found, Grant, reports
 
 CLUSTER = f"cloudrec-{OURS}"
 GPU_TYPE = "p4d.24xlarge"
 _PART = 5 * 2**20  # the smallest part of an upload that S3 accepts
-Step = Callable[[], object]
-
-
-def said_by(*steps: Step) -> str:
-    """What the steps report or raise, each by itself; empty if all of them succeed."""
-    problems = []
-    for step in steps:
-        try:
-            problems.append(str(step() or ""))
-        except (CloudrecError, ObjectStoreError, ClientError) as error:
-            problems.append(str(error))
-    return "; ".join(filter(None, problems))
+said_by = partial(reports, (CloudrecError, ObjectStoreError, ClientError))
 
 
 def guard(estate: AwsEstate, folder: Path) -> str:

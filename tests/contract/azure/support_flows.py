@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ from cloudrec_sandbox.azure.services.authorization.roles import BUILT_IN, Role
 from tests.contract.azure.support import Site
 from tests.contract.azure.support_budget import CLUSTER, gpu_nodes, gpu_pools, kept_end
 from tests.contract.azure.test_moved_end import tag
-from tests.contract.support_least import Found, Grant
+from tests.contract.support_least import Found, Grant, reports
 from tests.sandbox.azure.support import Azure
 
 _PART = 5 * 2**20
 _TITLES = {guid: title for title, guid in {**ROLES, **POWERFUL}.items()}
 _KNOWN = {role.id: role for role in BUILT_IN}
-Step = Callable[[], object]
+said_by = partial(reports, (CloudrecError, ObjectStoreError, HttpResponseError))
 
 
 class Life:
@@ -66,17 +67,6 @@ class Life:
 def role_of(grant: Grant) -> Role:
     """The definition of a grant's role."""
     return _KNOWN[{**ROLES, **POWERFUL}[grant.action]]
-
-
-def said_by(*steps: Step) -> str:
-    """What the steps report or raise, each by itself; empty if all of them succeed."""
-    problems = []
-    for step in steps:
-        try:
-            problems.append(str(step() or ""))
-        except (CloudrecError, ObjectStoreError, HttpResponseError) as error:
-            problems.append(str(error))
-    return "; ".join(filter(None, problems))
 
 
 def guard(life: Life, folder: Path) -> str:

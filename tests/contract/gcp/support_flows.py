@@ -21,7 +21,7 @@ from cloudrec_contract.objectstore.retries import Patience
 from tests.contract.gcp.support_identities import Estate
 from tests.contract.gcp.test_deployer_role import CUSTOM, END, ME, unlimited
 from tests.contract.gcp.test_end_schedule import machines, pass_end
-from tests.contract.support_least import Found, Grant
+from tests.contract.support_least import Found, Grant, reports
 from tests.sandbox.gcp.support import PROJECT, REGION
 
 ROLES = f"/v1/projects/{PROJECT}/roles"
@@ -31,18 +31,7 @@ HELD = {"guard": ("guard",), "end": ("end", "guard")}
 OF_POD = tuple(f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list"))
 PRINCIPALS = {"guard": ME.partition(":")[2], "pod": ME.partition(":")[2], "end": END}
 _PART = 2**18 * 4  # a part of an upload
-Step = Callable[[], object]
-
-
-def said_by(*steps: Step) -> str:
-    """What the steps report or raise, each by itself; empty if all of them succeed."""
-    problems = []
-    for step in steps:
-        try:
-            problems.append(str(step() or ""))
-        except (CloudrecError, GoogleAPICallError, ObjectStoreError) as error:
-            problems.append(str(error))
-    return "; ".join(filter(None, problems))
+said_by = partial(reports, (CloudrecError, GoogleAPICallError, ObjectStoreError))
 
 
 def guard(estate: Estate, folder: Path) -> str:
