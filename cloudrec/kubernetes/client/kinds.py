@@ -207,6 +207,9 @@ _READ: tuple[str, ...] = (
 _READ += ("/apis/ray.", "/apis/kueue.", "/apis/resource.k8s.io/")
 _REVIEWS = "/apis/authorization.k8s.io/v1/"
 _REVIEW: dict[str, Any] = {"status!": {"allowed!": bool, "reason": str}}
+# A review of rules lists what an account may do. The API server always sends both lists.
+_RULE = {"verbs!": [str]}
+_RULES: dict[str, Any] = {"status!": {"resourceRules!": [_RULE], "nonResourceRules!": [_RULE]}}
 _MOST_OF_GROUP = 3  # slashes in the path of a group's version, which answers with its kinds
 
 
@@ -225,7 +228,7 @@ def check_answer(document: object, path: str, form: str) -> None:
             raise ValueError(f"it is no {form or 'object'}")
         return
     if is_review:
-        _check(document, _REVIEW, "")
+        _check(document, _RULES if path.endswith("rulesreviews") else _REVIEW, "")
         return
     if not form and document.get("kind") == "Status":  # its field of that name is a word
         return

@@ -14,6 +14,11 @@ from tests.contract.kubernetes.support import CONTROL_PLANE, Server, joined_serv
 from tests.contract.kubernetes.support_guard import LAUNCHERS
 
 pytestmark = pytest.mark.slow
+# What each review answers with.
+_REVIEWS = {
+    "SubjectAccessReviewStatus": client_kinds._REVIEW,
+    "SubjectRulesReviewStatus": client_kinds._RULES,
+}
 _TYPES = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array"}
 
 
@@ -26,14 +31,14 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def _documents(kube: Kube) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the OpenAPI document of each group's version whose objects are checked, with its path."""
+    """Yield the OpenAPI document of each group's version whose objects or reviews are checked, with its path."""
 
     def read(path: str) -> dict[str, Any]:
         found: dict[str, Any] = kube._wire.json(ApiRequest(method="GET", path=path, what="read the schemas"))
         return found
 
     for path in read("/openapi/v3")["paths"]:
-        if f"/{path}/".startswith(client_kinds._READ):
+        if f"/{path}/".startswith((*client_kinds._READ, client_kinds._REVIEWS)):
             yield path, read(f"/openapi/v3/{path}")
 
 
@@ -89,6 +94,12 @@ def test_each_field_has_the_type_of_the_schema(server: Server) -> None:
     with server.connect() as kube:
         for path, document in _documents(kube):
             schemas = document["components"]["schemas"]
+            if f"/{path}/" == client_kinds._REVIEWS:
+                for name, rules in _REVIEWS.items():
+                    kinds.add(name)
+                    status = schemas[f"io.k8s.api.authorization.v1.{name}"]
+                    wrong += _wrong(status, rules["status!"], schemas, name)
+                continue
             for name, schema in schemas.items():
                 served = [each["kind"] for each in schema.get("x-kubernetes-group-version-kind", ())]
                 # A Status is recognized by its kind.
@@ -100,6 +111,7 @@ def test_each_field_has_the_type_of_the_schema(server: Server) -> None:
                     kinds.add(f"{path} {served[0]}")
                     wrong += _wrong(schema, client_kinds._OBJECT, schemas, f"{path} {served[0]}")
     assert "\n".join(wrong) == ""
+    assert kinds >= set(_REVIEWS)
     assert {"api/v1 Pod", "api/v1 Node", "batch/v1 Job", "apps/v1 DaemonSet"} <= {
         each.removeprefix("apis/") for each in kinds
     }
