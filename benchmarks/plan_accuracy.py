@@ -1,12 +1,14 @@
 """What `cloudrec plan` predicts for this machine beside what `python -m trainer` then does, run by run.
 
-    python -m benchmarks.plan_accuracy [--write] [--results FOLDER] [--only NUMBER ...] [--keep]
+    python -m benchmarks.plan_accuracy [--write] [--results FOLDER] [--only NUMBER ...] [--repeats N] [--keep]
 
-`cloudrec plan --calibrate` measures the machine first. None of the runs has sizes that it measures. Samples/s
-are the trainer's own, by its median line after the warm-up. Memory is the largest peak of the resident memory
-of a rank's process, in total: libraries, tables, and all that a run does until its last checkpoint and
-evaluation. FOLDER keeps what was measured as JSON, so that constants can be fitted again: with --keep, its
-calibration is used and nothing is measured that is there.
+In each of N turns, `cloudrec plan --calibrate` measures the machine, and then all runs train; none has sizes
+that the calibration measures. What is compared is of the same turn, because the speed of a virtual machine
+changes from minute to minute; the median of the turns counts. Samples/s are the trainer's own, by the median
+line after the warm-up. Memory is the largest peak of the resident memory of a rank's process, in total:
+libraries, tables, and all that a run does until its last checkpoint and evaluation. FOLDER keeps what was
+measured as JSON, so that constants can be fitted again: with --keep, its calibrations are used and nothing is
+measured that is there.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent / "results"
 MADE_UP = "trainer.data.formats.synthetic:made_up"
 _LINES, _WARM_LINES = 10, 2
+_REPEATS = 3
+_CLOSE, _CLOSE_MEMORY = 0.15, 0.1
 _RUN_S = 6.0  # of steps
 _POLL_S = 0.05
 _LIMIT_S = 240.0
@@ -100,14 +104,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="write results/plan-accuracy-DATE.md")
     parser.add_argument("--results", type=Path, help="keep what was measured here")
     parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="these runs alone, from 1 on")
+    parser.add_argument("--repeats", type=int, default=_REPEATS, metavar="N", help=f"turns [{_REPEATS}]")
     parser.add_argument("--keep", action="store_true", help="use what --results has, and measure the rest")
     given = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         results = given.results or Path(folder) / "results"
         results.mkdir(parents=True, exist_ok=True)
-        _calibrate(results, keep=given.keep)
         chosen = [RUNS[number - 1] for number in given.only] if given.only else list(RUNS)
-        found = [_compare(each, results, Path(folder), keep=given.keep) for each in chosen]
+        turns = [results / f"turn-{number}" for number in range(1, given.repeats + 1)]
+        for turn in turns:
+            _calibrate(turn, keep=given.keep)
+            for each in chosen:
+                if not (given.keep and _record(turn, each).exists()):
+                    _measure(each, Path(folder), _record(turn, each), _predict(each, turn))
+        found = [_compare(each, turns) for each in chosen]
     table = format_table(found)
     print(table)
     if given.write:
@@ -120,33 +130,32 @@ def format_table(found: Sequence[dict[str, Any]]) -> str:
         "# What `cloudrec plan` predicts for a CPU",
         "",
         (
-            "`cloudrec plan --calibrate` measured the machine, but none of these runs. "
-            f"Samples/s: the median of {_LINES - _WARM_LINES} lines that the trainer writes itself, after "
-            f"{_WARM_LINES} of warm-up. Memory: the largest peak of a rank's resident memory in total, "
-            "libraries and the last checkpoint and evaluation included."
+            f"In each of {found[0]['turns']} turns, `cloudrec plan --calibrate` measured the machine, but "
+            "none of these runs, and then all runs trained. Predicted / measured is of the same turn: the "
+            "median of the turns, and the lowest and highest. Samples/s: the median of "
+            f"{_LINES - _WARM_LINES} lines that the trainer writes itself, after {_WARM_LINES} of warm-up. "
+            "Memory: the largest peak of the resident memory of a rank, libraries and the last checkpoint "
+            "and evaluation included."
         ),
         "",
         (
-            "| Run | Ranks | Predicted samples/s | Measured | Predicted / measured | Predicted GiB a rank "
-            "| Measured | Predicted / measured |"
+            "| Run | Ranks | Predicted samples/s | Measured | Predicted / measured | Lowest and highest "
+            "| Predicted GiB a rank | Measured | Predicted / measured |"
         ),
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for each in found:
-        speed, memory = ratios(each)
+        low, high = min(each["speed_ratios"]), max(each["speed_ratios"])
         lines.append(
             f"| {each['label']} | {each['ranks']} | {each['predicted_samples_per_s']:,.0f} "
-            f"| {each['samples_per_s']:,.0f} | {speed:.2f} | {each['predicted_gib']:.2f} "
-            f"| {each['peak_gib']:.2f} | {memory:.2f} |"
+            f"| {each['samples_per_s']:,.0f} | {each['speed_ratio']:.2f} | {low:.2f} to {high:.2f} "
+            f"| {each['predicted_gib']:.2f} | {each['peak_gib']:.2f} | {each['memory_ratio']:.2f} |"
         )
-    speeds = [ratios(each)[0] for each in found]
-    memories = [ratios(each)[1] for each in found]
     lines += [
         "",
         (
-            f"Worst: samples/s {_worst(speeds):.2f}, memory {_worst(memories):.2f}. Within 15 %: "
-            f"{sum(0.85 <= each <= 1.15 for each in speeds)} of {len(speeds)}; memory within 10 %: "
-            f"{sum(0.9 <= each <= 1.1 for each in memories)} of {len(memories)}."
+            f"Samples/s: {_summary([each['speed_ratio'] for each in found], _CLOSE)}. "
+            f"Memory: {_summary([each['memory_ratio'] for each in found], _CLOSE_MEMORY)}."
         ),
         "",
         f"Measured {today()}. {describe_machine()}",
@@ -154,70 +163,69 @@ def format_table(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def ratios(found: dict[str, Any]) -> tuple[float, float]:
-    """Predicted / measured of samples/s and of memory."""
-    return (
-        found["predicted_samples_per_s"] / found["samples_per_s"],
-        found["predicted_gib"] / found["peak_gib"],
-    )
+def _summary(values: Sequence[float], close: float) -> str:
+    within = sum(abs(each - 1.0) <= close for each in values)
+    worst = max(values, key=lambda value: abs(value - 1.0))
+    return f"within {close:.0%} {within} of {len(values)}, worst {worst:.2f}"
 
 
-def _worst(values: Sequence[float]) -> float:
-    return max(values, key=lambda value: abs(value - 1.0))
-
-
-def _home(results: Path) -> dict[str, str]:
-    return {**os.environ, "CLOUDREC_HOME": str((results / "home").resolve())}
-
-
-def _calibrate(results: Path, *, keep: bool) -> None:
-    if keep and (results / "home" / "calibration.json").exists():
+def _calibrate(turn: Path, *, keep: bool) -> None:
+    if keep and (turn / "home" / "calibration.json").exists():
         return
+    turn.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    _plan(results, RUNS[0], "--calibrate")
+    _plan(turn, RUNS[0], "--calibrate")
     print(f"calibrated in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
 
 
-def _plan(results: Path, run: Run, *flags: str) -> list[dict[str, Any]]:
+def _plan(turn: Path, run: Run, *flags: str) -> list[dict[str, Any]]:
     command = [
         *(sys.executable, "-m", "cloudrec", "plan", "--provider", "local", "--samples", "1000000"),
         *("--ids", str(run.tables * run.hotness), "-o", "json", *flags, "--", *run.settings),
     ]
-    done = subprocess.run(
-        command, env=_home(results), capture_output=True, text=True, check=False, cwd=results
-    )
+    environment = {**os.environ, "CLOUDREC_HOME": str((turn / "home").resolve())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=turn)
     if done.returncode:
         raise SystemExit(f"error: the plan failed: {done.stderr}")
     offers: list[dict[str, Any]] = json.loads(done.stdout)["offers"]
     return offers
 
 
-def _compare(run: Run, results: Path, folder: Path, *, keep: bool) -> dict[str, Any]:
-    (offer,) = [each for each in _plan(results, run) if each["ranks"] == run.ranks]
-    name = f"run-{RUNS.index(run) + 1}.json"
-    if keep and (results / name).exists():
-        measured = json.loads((results / name).read_text(encoding="utf-8"))
-    else:
-        measured = _measure(run, folder, offer["samples_per_s"])
-    found = {
+def _record(turn: Path, run: Run) -> Path:
+    return turn / f"run-{RUNS.index(run) + 1}.json"
+
+
+def _predict(run: Run, turn: Path) -> dict[str, Any]:
+    (offer,) = [each for each in _plan(turn, run) if each["ranks"] == run.ranks]
+    return offer
+
+
+def _compare(run: Run, turns: Sequence[Path]) -> dict[str, Any]:
+    offers = [_predict(run, turn) for turn in turns]
+    measured = [json.loads(_record(turn, run).read_text(encoding="utf-8")) for turn in turns]
+    predicted = [each["samples_per_s"] for each in offers]
+    speeds = [statistics.median(each["lines"][_WARM_LINES:]) for each in measured]
+    needed = statistics.median(each["memory_gib"]["need"] for each in offers)
+    peak = max(each["peak_gib"] for each in measured)
+    ratios = [a / b for a, b in zip(predicted, speeds, strict=True)]
+    return {
         **asdict(run),
         "label": run.label,
-        **measured,
-        "predicted_samples_per_s": offer["samples_per_s"],
-        "predicted_gib": offer["memory_gib"]["need"],
-        "parts_s": offer["step_s"],
-        "memory_gib": offer["memory_gib"],
+        "turns": len(turns),
+        "predicted_samples_per_s": statistics.median(predicted),
+        "samples_per_s": statistics.median(speeds),
+        "speed_ratios": ratios,
+        "speed_ratio": statistics.median(ratios),
+        "predicted_gib": needed,
+        "peak_gib": peak,
+        "memory_ratio": needed / peak,
     }
-    (results / name).write_text(json.dumps(found, indent=1), encoding="utf-8")
-    speed, memory = ratios(found)
-    print(f"{run.label}, {run.ranks} ranks: {speed:.2f}, memory {memory:.2f}", file=sys.stderr, flush=True)
-    return found
 
 
-def _measure(run: Run, folder: Path, expected: float) -> dict[str, Any]:
-    """Run the trainer for some seconds, and return its own figures and its ranks' peak memory."""
+def _measure(run: Run, folder: Path, record: Path, offer: dict[str, Any]) -> None:
+    """Run the trainer for some seconds; write its own figures and its ranks' peak memory to the record."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        interval = max(round(_RUN_S * expected / run.batch / run.ranks / _LINES), 2)
+        interval = max(round(_RUN_S * offer["samples_per_s"] / run.batch / run.ranks / _LINES), 2)
         words = [*run.settings, "--output_dir", f"{place}/out", "--log_interval", str(interval)]
         words += ["--num_iterations", str(interval * _LINES), "--device", "cpu", "--model_digest", "false"]
         if run.hotness == 1:
@@ -235,14 +243,19 @@ def _measure(run: Run, folder: Path, expected: float) -> dict[str, Any]:
         peaks = _peaks_of([*command, "-m", "trainer", *words], run.ranks)
         text = (Path(place) / "out" / "metrics.jsonl").read_text(encoding="utf-8")
     lines = [line for line in map(json.loads, text.splitlines()) if line["kind"] == "train"]
-    speeds = [line["samples_per_s"] for line in lines]
-    return {
-        "samples_per_s": statistics.median(speeds[_WARM_LINES:]),
-        "lines": speeds,
+    found = {
+        "lines": [line["samples_per_s"] for line in lines],
         "steps_a_line": interval,
         "peak_gib": max(peaks) / 2**30,
         "peaks": peaks,
     }
+    record.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    median = statistics.median(found["lines"][_WARM_LINES:])
+    print(
+        f"{record.parent.name}, {record.stem}: {offer['samples_per_s'] / median:.2f}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _peaks_of(command: Sequence[str], ranks: int) -> list[int]:

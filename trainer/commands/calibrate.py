@@ -85,6 +85,9 @@ MODELS = (
     TimedModel(tables=26, rows=5_000, dim=16, batch=1024, bottom=(64, 16), top=(64, 1), hotness=5),
     TimedModel(tables=26, rows=20_000, dim=64, batch=256, bottom=(64,), top=(64, 1), hotness=10),
     TimedModel(tables=16, rows=5_000, dim=32, batch=4096, bottom=(128, 32), top=(256, 128, 1)),
+    # Little but rows that caches do not hold, wide and narrow.
+    TimedModel(tables=26, rows=40_000, dim=64, batch=256, bottom=(64,), top=(64, 1), hotness=4),
+    TimedModel(tables=26, rows=55_000, dim=16, batch=512, bottom=(64, 16), top=(256, 64, 1)),
 )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cloudrec.planning.fit.work import TrainingWork
 
 PARTS = (
-    *("fixed", "products", "activations", "pairs", "ids", "near_rows", "far_rows", "samples", "parameters"),
-    "exchange",
+    *("fixed", "tables", "products", "activations", "pairs", "ids", "near_rows", "far_rows", "samples"),
+    *("parameters", "exchange"),
 )
 _KEPT = 2  # activations and their gradients
 _DENSE_COPIES = 3  # of weights, gradients and state: themselves, what oneDNN packs, a checkpoint's snapshot
@@ -104,6 +104,7 @@ def amounts(work: TrainingWork, ranks: int, cache_bytes: int) -> dict[str, float
     far = read * _share_outside(work, cache_bytes)
     return {
         "fixed": 1.0,
+        "tables": len(work.table_rows) / 1e3,  # each has operations, however few its rows
         "products": work.dense.step_flops(batch, ranks) / 1e9,
         "activations": batch * work.dense.activations * 4 / 1e9,
         "pairs": batch * pairs * 4 / 1e9,
@@ -184,7 +185,8 @@ def cpu_memory(work: TrainingWork, *, ranks: int, baseline_bytes: int, memory_by
     batch = work.rank_batch(ranks)
     scored = batch * _EVALUATED  # freed memory is kept, so what training and evaluation need adds up
     read_ahead = _BATCHES_AHEAD * (batch + scored) * (work.ids * _ID_BYTES + _DENSE_BYTES)
-    exchange = (batch * 2 + scored) * work.pooled_bytes * (2 if ranks > 1 else 1)
+    copies = 3 if ranks > 1 else 1  # what is sent and what is received, and what gloo holds meanwhile
+    exchange = (batch * 2 + scored) * work.pooled_bytes * copies
     return RankMemory(
         tables=work.table_bytes / ranks / GIB,
         dense=work.dense_bytes * _DENSE_COPIES / GIB,

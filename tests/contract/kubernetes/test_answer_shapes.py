@@ -31,7 +31,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def _documents(kube: Kube) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the OpenAPI document of each group's version whose objects or reviews are checked, with its path."""
+    """Yield the OpenAPI document of each group's version whose answers are checked, with its path."""
 
     def read(path: str) -> dict[str, Any]:
         found: dict[str, Any] = kube._wire.json(ApiRequest(method="GET", path=path, what="read the schemas"))

@@ -15,8 +15,8 @@ from trainer.commands.calibrate import MODELS
 
 CACHE = 32 << 20
 CONSTANTS = {
-    "fixed": 0.004, "products": 0.011, "activations": 0.5, "pairs": 0.2, "ids": 0.05, "near_rows": 0.3,
-    "far_rows": 0.9, "samples": 1.7, "parameters": 0.7, "exchange": 0.0,
+    "fixed": 0.004, "tables": 0.06, "products": 0.011, "activations": 0.5, "pairs": 0.2, "ids": 0.05,
+    "near_rows": 0.3, "far_rows": 0.9, "samples": 1.7, "parameters": 0.7, "exchange": 0.0,
 }  # fmt: skip
 
 

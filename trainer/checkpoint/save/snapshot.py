@@ -5,7 +5,8 @@ sent by a forked child: the kernel copies a page when either process first write
 the memory as of the fork, and the loop waits for the fork only. A fork costs time for each page of the
 process, and so does the first write to each page afterwards; therefore few rows are copied instead. The
 child calls only numpy and os.write, because torch's threads do not exist in it. If the system refuses to
-fork, and for tensors that a fork does not freeze (in shared memory), everything is copied. The tables of a
+fork, and for tensors that a fork does not freeze (in shared memory), everything is copied. What the fork has
+split into small pages is joined again after the child has ended. The tables of a
 GPU are streamed (`table_stream`); what else it holds is small, and copied.
 
 A forked child may hang before its first line: CPython (3.11, 3.12) takes the lock of its list of threads
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import torch
 
+from trainer.base.memory import HugePages
 from trainer.checkpoint.format.frames import Group, TensorBlock, frames, send, touched_rows
 from trainer.checkpoint.save.table_stream import StreamClosedError, is_streamed
 from trainer.checkpoint.save.touched_bits import Touched, TouchedBits
@@ -126,6 +128,8 @@ class Sender:
         tables: TableStream | None = None,
     ) -> None:
         self._child: int | None = None
+        self._huge_pages: HugePages | None = None
+        self._arrays = [block.array for group in groups for block in group.blocks] if fork else []
         if fork:
             with suppress(OSError):  # no memory for a process of this size: copy instead
                 self._child = _fork_alive(groups, descriptor)
@@ -143,9 +147,11 @@ class Sender:
             with suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGKILL)
             self._reap(0)
+        if self._huge_pages is not None:
+            self._huge_pages.stop()  # before the next fork
 
     def reap(self) -> None:
-        """Reap a child that has ended, so that it does not stay a zombie."""
+        """Reap a child that has ended, so that it is no zombie, and join the pages that it split."""
         self._reap(os.WNOHANG)
 
     def _reap(self, options: int) -> None:
@@ -154,6 +160,7 @@ class Sender:
                 if os.waitpid(self._child, options)[0] == 0:
                     return
             self._child = None
+            self._huge_pages = HugePages([(each.ctypes.data, each.nbytes) for each in self._arrays])
 
 
 def _block(name: str, shape: tuple[int, ...], shard: TensorShard, array: Array) -> TensorBlock:
