@@ -75,6 +75,8 @@ def _table_basis(label: str) -> str:
 
 def _usd_basis(offer: PlannedOffer, part: str) -> str:
     machine = offer.machine
+    if part == "egress":
+        return _UNKNOWN if offer.usd_by_part[part] is None else f"one copy, {machine.traffic_price}"
     labels = {
         "nodes": machine.price,
         "control_plane": machine.control_price,

@@ -10,6 +10,7 @@ from cloudrec import providers
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
 from cloudrec.app.planning.calibration import kept_calibration
 from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
+from cloudrec.app.planning.traffic import traffic_to
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.app.context import AppContext
+    from cloudrec.app.planning.traffic import Traffic
     from cloudrec.planning.fit.cpu import CpuStep
     from cloudrec.planning.fit.memory import RankMemory
     from cloudrec.planning.fit.work import Placement
@@ -120,7 +122,8 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
     settings = resolved_settings(underscored_keys(loaded.spec.trainer), flags).values
     work, tables_from = _work(settings, wish)
     here = _own_offers(app, work, wish)
-    machines = [] if wish.provider == LOCAL else list(_machines(app, wish))
+    uri = str(settings.get("dataset_path") or "")
+    machines = [] if wish.provider == LOCAL else list(_machines(app, wish, uri))
     if wish.provider == LOCAL and not here:
         raise UsageError("this machine was not measured", remedy="run `cloudrec plan --calibrate`")
     if not machines and not here:
@@ -266,15 +269,19 @@ def _manifest(uri: str) -> dict[str, Any]:
     return manifest.parse(text, f"{uri}/{manifest.NAME}")
 
 
-def _machines(app: AppContext, wish: PlanWish) -> Iterator[MachineOffer]:
+def _machines(app: AppContext, wish: PlanWish, uri: str) -> Iterator[MachineOffer]:
     for name, chosen in machines_with(wish.gpu, wish.provider).items():
-        prices = known_prices(app, name) if chosen else None
+        if not chosen:
+            continue
+        prices, traffic = known_prices(app, name), traffic_to(app, uri, name)
         for hardware in chosen:
-            if prices is not None and hardware.architecture == X86:
-                yield from _offered(name, hardware, prices, wish)
+            if hardware.architecture == X86:
+                yield from _offered(name, hardware, prices, wish, traffic)
 
 
-def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWish) -> Iterator[MachineOffer]:
+def _offered(
+    provider: str, hardware: InstanceType, prices: Prices, wish: PlanWish, traffic: Traffic
+) -> Iterator[MachineOffer]:
     """Yield a machine in the wanted regions, or in its cheapest one, for each capacity type."""
     facts = providers.facts(provider)
     control_plane, bucket = (facts.control_plane, facts.bucket) if facts is not None else ("", "")
@@ -308,4 +315,6 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
                 control_price=control.label if control else "",
                 storage_usd=stored.hourly_usd if stored else None,
                 storage_price=stored.label if stored else "",
+                traffic_usd=traffic.usd,
+                traffic_price=traffic.basis,
             )

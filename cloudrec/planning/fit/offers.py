@@ -46,6 +46,8 @@ class MachineOffer:
         control_price: date and source of that price; empty if unknown.
         storage_usd: USD an hour of a GiB in the cluster's bucket; None if unknown.
         storage_price: date and source of that price; empty if unknown.
+        traffic_usd: USD for each GiB of the dataset, to copy it to the cluster's bucket; None if unknown.
+        traffic_price: where that price is from; empty if unknown.
     """
 
     provider: str
@@ -64,6 +66,8 @@ class MachineOffer:
     control_price: str = ""
     storage_usd: float | None = None
     storage_price: str = ""
+    traffic_usd: float | None = None
+    traffic_price: str = ""
 
     @property
     def links(self) -> Links:
@@ -86,6 +90,7 @@ class PlannedOffer:
         step: the time of a step; None if the GPU's or a link's rates are unknown.
         hours: hours of the whole run, with its start and expected preemptions; None if unknown.
         stored_gib: what the run has in the bucket; None if unknown.
+        dataset_gib: the dataset's part of it; None if unknown.
         fits: whether the run can be done on it; None if that is not known.
         refusal: why it cannot, or why it is not known; empty if it can.
     """
@@ -96,6 +101,7 @@ class PlannedOffer:
     step: StepTime | None
     hours: float | None
     stored_gib: float | None
+    dataset_gib: float | None
     fits: bool | None
     refusal: str
 
@@ -118,15 +124,16 @@ class PlannedOffer:
         def cost(hourly: float | None) -> float | None:
             return None if hourly is None or self.hours is None else hourly * self.hours
 
-        machine, stored = self.machine, None
+        machine, stored, moved = self.machine, None, None
         if machine.storage_usd is not None and self.stored_gib is not None:
             stored = machine.storage_usd * self.stored_gib
-        # What leaves the region depends on where the data is from: no amount is known here.
+        if machine.traffic_usd is not None and self.dataset_gib is not None:
+            moved = machine.traffic_usd * self.dataset_gib
         return {
             "nodes": cost(self.hourly_usd),
             "control_plane": cost(machine.control_usd),
             "storage": cost(stored),
-            "egress": None,
+            "egress": moved,
         }
 
     @property
@@ -194,6 +201,7 @@ def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOf
         step=step,
         hours=hours,
         stored_gib=None if work.stored_bytes is None else work.stored_bytes / GIB,
+        dataset_gib=None if work.samples is None else work.samples * work.sample_bytes / GIB,
         fits=memory.fits if is_divisible else False,
         refusal=_refusal(work, memory, ranks),
     )

@@ -10,6 +10,7 @@ FACTS = CloudFacts(
     name="aws",
     control_plane="eks-cluster",
     bucket="s3-standard-gib",
+    egress="internet-egress-gb",
     fabrics=(
         Fabric(
             name="efa",

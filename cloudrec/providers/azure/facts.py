@@ -10,6 +10,8 @@ NOTICE = PreemptionNotice(service="azure", seconds=30, machine_ids="azure")
 FACTS = CloudFacts(
     name="azure",
     control_plane="aks-standard",
+    bucket="adls-hot-lrs-gib",
+    egress="internet-egress-gb",
     fabrics=(
         Fabric(
             name="infiniband",

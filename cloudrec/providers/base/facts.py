@@ -87,6 +87,7 @@ class CloudFacts:
         metrics_addons: the add-ons that this service needs in the cluster.
         control_plane: what the price table calls the control plane; empty if it has no price of one.
         bucket: what it calls a GiB in the cluster's bucket; empty if it has no price of one.
+        egress: what it calls a GB that leaves the cloud; empty if it has no price of one.
         topology: the labels by which it names the parts of the network that a node is in, the widest first.
     """
 
@@ -100,6 +101,7 @@ class CloudFacts:
     metrics_addons: tuple[str, ...] = ()
     control_plane: str = ""
     bucket: str = ""
+    egress: str = ""
 
 
 @cache

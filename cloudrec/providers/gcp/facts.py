@@ -11,6 +11,7 @@ FACTS = CloudFacts(
     name="gcp",
     control_plane="gke-cluster",
     bucket="gcs-standard-gib",
+    egress="internet-egress-gb",
     fabrics=(
         Fabric(name="tcpx", machines="GKE A3", image="gcp", base_image=PLAIN_IMAGE),
         Fabric(name="tcpxo", machines="GKE A3", image="gcp", base_image=PLAIN_IMAGE),

@@ -69,6 +69,9 @@ def test_a_bucket_costs_what_the_dataset_and_two_checkpoints_take_for_the_hours(
     assert priced.usd == pytest.approx(55.04 * priced.hours + (priced.usd_by_part["storage"] or 0.0))
     assert unpriced.usd_by_part["storage"] is None
     assert unpriced.usd == pytest.approx(55.04 * priced.hours)
+    (moved,) = planned_offers(work, [replace(BOX, traffic_usd=0.09, traffic_price="a table")], most_nodes=1)
+    assert moved.usd_by_part["egress"] == pytest.approx(dataset / 2**30 * 0.09)
+    assert moved.usd == pytest.approx((unpriced.usd or 0.0) + dataset / 2**30 * 0.09)
     (unknown,) = planned_offers(MILLIONS, [box], most_nodes=1)
     assert (unknown.usd, unknown.usd_by_part["storage"]) == (None, None)
 
