@@ -102,8 +102,14 @@ def notifications(app: AppContext, name: str | None = None) -> Sequence[Notifica
     for run in newest_folders(app.home.runs) if app.home.runs.is_dir() else ():
         path = run.path / RUNS_OUTBOX
         if name in (None, run.name) and path.exists():
-            outbox = Outbox.of(read_text(path))
-            found += _rows(f"run {run.name}", outbox) if outbox is not None else ()
+            try:
+                outbox = Outbox.of(read_text(path))
+            except (OSError, UnicodeDecodeError):
+                outbox = None
+            if outbox is None:
+                app.report(f"what run {run.name} sent is not known: {path} is damaged")
+                continue
+            found += _rows(f"run {run.name}", outbox)
     for known in known_clusters(app, name=name):
         if known.cluster.notify is None:
             continue

@@ -10,6 +10,9 @@ import pytest
 from cloudrec.cli.main import run
 from tests.unit.notify.support_receivers import hooks
 
+GOOD = b"""{"known": [], "waiting": [], "problems": [], "facts": {}, "done": [
+    {"at": 1.0, "key": "a", "event": "ended", "run": "good", "channel": "webhook", "tries": 1}
+]}"""
 SENT = ["notify", "test", "--set", "notify.webhook=HOOK"]
 
 
@@ -46,3 +49,18 @@ def test_without_a_receiver_the_error_names_the_section(capsys: pytest.CaptureFi
     assert "remedy: " in capsys.readouterr().err
     assert run(["notify", "status"]) == 0
     assert "no notifications" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("record", [b"\xff\xfe", b"{", b'{"known": 3}', b""])
+def test_a_damaged_record_of_a_run_is_reported_and_hides_no_other(
+    record: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, data in {"bad": record, "good": GOOD}.items():
+        folder = tmp_path / "home" / "runs" / name
+        folder.mkdir(parents=True, mode=0o700)
+        (folder / "notify.json").write_bytes(data)
+    (tmp_path / "home").chmod(0o700)
+    assert run(["notify", "status", "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    assert [each["sender"] for each in json.loads(printed.out)["notifications"]] == ["run good"]
+    assert "what run bad sent is not known" in printed.err
