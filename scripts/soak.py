@@ -5,7 +5,7 @@
     python -m scripts.soak --report FILE.md       also write the report
 
 What ran is kept in build/soak/results.json, so that a run that was stopped continues. A test function that
-failed runs again.
+failed runs again. Functions that take hours run parameter by parameter.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "soak" / "results.json"
 _PYTEST = (sys.executable, "-P", "-m", "pytest", "-q", "-m", "soak", "-n", "0")
 _TIMEOUT_S = 7200
+_BY_PARAMETER = ("test_a_command_killed_at_any_call_is_recovered",)  # all of its parameters take hours
 _MOST_CHARACTERS = 300  # of a reason for which a test was skipped
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoakResult:
-    """What one test function, with all its parameters, did.
+    """What one test function did, with all its parameters or, if it takes hours, with one.
 
     Attributes:
-        test: its file and name.
+        test: its file and name, and the parameters of one that takes hours.
         date: when it ended, as YYYY-MM-DD HH:MM in UTC.
         commit: the commit that was tested.
         seconds: how long it took.
@@ -62,10 +63,14 @@ class SoakResult:
 
 
 def _functions(only: Sequence[str]) -> list[str]:
-    """Return the test functions that have a soak mark."""
+    """Return the test functions that have a soak mark; those that take hours once for each parameter."""
     command = [*_PYTEST, "--collect-only", *only]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = dict.fromkeys(line.split("[", 1)[0] for line in done.stdout.splitlines() if ".py::" in line)
+    tests = [line for line in done.stdout.splitlines() if ".py::" in line]
+    found = dict.fromkeys(
+        test if name.partition("::")[2] in _BY_PARAMETER else name
+        for test, name in ((each, each.split("[", 1)[0]) for each in tests)
+    )
     if not found:
         raise SystemExit(f"pytest collected no endurance test:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return list(found)
