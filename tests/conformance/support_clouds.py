@@ -55,6 +55,7 @@ class Ways:
         halting: the permissions that the guard needs to scale training nodes to zero.
         speed: of its clock; 1 if real processes do its work.
         settings: the required settings of its provider.
+        can_save: whether its stand-in can save an account and restore it.
     """
 
     generous: Mapping[str, Any]
@@ -68,6 +69,7 @@ class Ways:
     halting: frozenset[str] = frozenset()
     speed: float = SPEED
     settings: Mapping[str, Any] = field(default_factory=dict)
+    can_save: bool = True
 
 
 WAYS: Mapping[str, Ways] = {
@@ -127,6 +129,7 @@ WAYS: Mapping[str, Ways] = {
         denial=("Forbidden", "{}: not allowed"),
         speed=1.0,
         settings={"storage": "s3://bucket/prefix", "probe_storage": False},  # there is no object store
+        can_save=False,  # its containers are processes
     ),
 }
 
