@@ -10,10 +10,8 @@ import pytest
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MEGABYTES = 256
 # Fragmented memory has fewer huge pages to give, so a mapping that asks for them by itself is the measure.
-PROGRAM = f"""
+ASKED = f"""
 import mmap, re
-import trainer.loop.loop
-import torch
 
 def huge():
     return int(re.search("AnonHugePages: +([0-9]+) kB", open("/proc/self/smaps_rollup").read())[1])
@@ -25,7 +23,12 @@ def asked():
         for start in range(0, len(area), 4096):
             area[start] = 1
         return huge() - before
+"""
+PROGRAM = f"""
+import trainer.loop.loop
+import torch
 
+{ASKED}
 available = asked()
 before = huge()
 table = torch.empty({MEGABYTES} << 18)
@@ -48,7 +51,7 @@ def test_tables_use_huge_pages_if_available() -> None:
 
 # A child lives while every page of the array is written to, as a save does beside training.
 SPLIT = f"""
-import os, platform, re, sys
+import os, sys
 import trainer.loop.loop
 import numpy as np
 import torch
@@ -57,9 +60,7 @@ from trainer.checkpoint.save.snapshot import Sender, as_array
 
 os.environ["THP_MEM_ALLOC_ENABLE"] = sys.argv[1]
 
-def huge():
-    return int(re.search("AnonHugePages: +([0-9]+) kB", open("/proc/self/smaps_rollup").read())[1])
-
+{ASKED}
 before = huge()
 values = as_array(torch.zeros({MEGABYTES} << 18))
 made = huge() - before
@@ -79,7 +80,7 @@ sender._huge_pages.wait()
 joined = huge() - before
 sender.close()
 assert np.array_equal(values, np.arange(len(values), dtype=np.float32))
-print(made, split, joined)
+print(made, split, joined, asked())
 """
 
 
@@ -93,8 +94,8 @@ def test_pages_that_a_fork_split_are_joined_again_unless_huge_pages_are_off(want
         [sys.executable, "-c", SPLIT, wanted], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    made, split, joined = (int(kilobytes) for kilobytes in done.stdout.split())
-    if made < MEGABYTES * 1024 // 2:
-        pytest.skip(f"memory is fragmented: of {MEGABYTES} MB, {made // 1024} MB are in huge pages")
+    made, split, joined, available = (int(kilobytes) for kilobytes in done.stdout.split())
+    if min(made, available) < MEGABYTES * 1024 * 7 // 8:
+        pytest.skip(f"memory is fragmented: of {MEGABYTES} MB, {available // 1024} MB are in huge pages")
     assert split < made // 8
     assert (joined > made * 3 // 4) == (wanted == "1")
