@@ -61,7 +61,7 @@ class HugePages:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the page at hand, and wait for that: 1 ms or less."""
+        """Stop after the page at hand, and wait for that."""
         self._stopped.set()
         self._thread.join()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec import providers
 from cloudrec.app.gpu_catalog import known_prices
-from cloudrec_contract.objectstore.schemes import is_remote, scheme_of, shared_kinds
+from cloudrec_contract.objectstore.schemes import scheme_of, shared_kinds
 
 if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
@@ -40,8 +40,9 @@ def traffic_to(app: AppContext, uri: str, provider: str) -> Traffic:
     """
     if not uri:
         return Traffic()
+    # The extra that a kind of store needs has the name of its cloud; a path and `ssh` are of no cloud.
     cloud = next((kind.extra for kind in shared_kinds() if scheme_of(uri) in kind.schemes), "")
-    if not is_remote(uri) or not cloud:
+    if not cloud:
         return Traffic(usd=0.0, basis="uploads to a cloud are free")
     facts = providers.facts(cloud)
     if cloud == provider or facts is None or (cloud == "aws" and any(map(app.environment.get, _OTHER_S3))):

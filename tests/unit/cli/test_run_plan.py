@@ -54,6 +54,14 @@ def test_a_datasets_tables_and_samples_are_planned_at_80_columns(dataset: Path, 
     assert "estimated" in out
 
 
+def test_a_dataset_of_this_machine_is_uploaded_for_free(dataset: Path, capsys: Capture) -> None:
+    offers = planned(capsys, "--dataset", str(dataset))["offers"]
+    assert {each["usd_by_part"]["egress"] for each in offers} == {0.0}
+    assert {each["basis_by_figure"]["usd"]["egress"] for each in offers} == {
+        "one copy, uploads to a cloud are free"
+    }
+
+
 def test_the_layers_of_an_own_model_are_not_known(dataset: Path, capsys: Capture) -> None:
     (dataset.parent / "own.py").write_text("def build(inputs):\n    raise NotImplementedError\n")
     assert run(["plan", "--dataset", str(dataset), "--", "--model", "own:build"]) == 0

@@ -77,3 +77,13 @@ def test_what_did_not_run_is_named_and_is_no_success(folder: Path) -> None:
     assert not (folder / "results.json").exists() or not json.loads(
         (folder / "results.json").read_text("utf-8")
     )
+
+
+def test_a_function_that_takes_hours_runs_once_for_each_parameter(folder: Path) -> None:
+    name = "test_a_command_killed_at_any_call_is_recovered"
+    (folder / "test_made.py").write_text(TESTS.replace("test_kills", name))
+    _, printed, report = _soak(folder)
+    for number in (1, 2):
+        assert f"{name}[{number}] in " in printed
+    assert "recovered[1]: **1 passed**" in report
+    assert "recovered[2]: **1 passed**" in report
