@@ -117,38 +117,93 @@ _SLOW = (
 )
 
 # Tests of minutes: `make test` or `make slow` runs them with these parameters, `make soak` with the others.
+# Without parameters here, `make soak` alone runs the test. `.ci/run` has to end within its time.
 _SAMPLED = {
-    "tests/conformance/test_interrupts.py::test_ctrl_c_shows_what_exists_and_the_command_that_continues": (
-        "aws-up", "azure-down", "gcp-up", "kubernetes-down",
+    "tests/conformance/test_clouds.py::test_an_expired_cluster_is_found_from_another_home": ("aws", "gcp"),
+    "tests/conformance/test_clouds.py::"
+    "test_down_leaves_nothing_after_a_killed_up_with_a_lost_journal_and_late_lists": (
+        "azure-third", "gcp-third",
+    ),
+    "tests/conformance/test_clouds.py::"
+    "test_transient_faults_at_every_kind_of_call_are_retried": (
+        "aws-lost", "azure-5xx", "gcp-throttle", "kubernetes-lost",
+    ),
+    "tests/conformance/test_interrupts.py::"
+    "test_ctrl_c_shows_what_exists_and_the_command_that_continues": ("aws-up", "kubernetes-down"),
+    "tests/conformance/test_reach.py::"
+    "test_an_unreachable_cluster_is_not_ready_and_every_command_says_what_is_missing": (
+        "aws", "kubernetes",
     ),
     "tests/conformance/test_reach.py::"
-    "test_an_unreachable_cluster_is_not_ready_and_every_command_says_what_is_missing": ("aws", "kubernetes"),
-    "tests/contract/test_feature_kinds.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("2",),
-    "tests/contract/kubernetes/test_user_script.py::"
-    "test_a_stopped_script_continues_on_new_pods_with_its_checkpoints": ("stand-in",),
-    "tests/e2e/test_autostop.py::test_idle_gpu_nodes_are_stopped_and_up_brings_them_back": ("aws",),
-    "tests/e2e/test_live.py::test_a_failed_train_is_followed_by_down": (),
-    "tests/e2e/test_sandbox_run.py::test_the_command_of_the_page_runs_as_written": ("aws",),
-    "tests/e2e/test_sandbox_session.py::test_the_cost_of_a_cluster_is_metered_and_known_after_its_removal": (
-        "aws",
-    ),
-    "tests/e2e/test_histories.py::test_the_history_is_learned": (
-        "din-case0", "hstu-case1", "din-case2", "deepfm-case4",
-    ),
-    "tests/e2e/test_own_features.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("1",),
+    "test_up_admits_this_machine_and_changes_the_access_in_place": ("aws", "gcp"),
+    "tests/contract/aws/test_managed.py::test_the_end_of_a_managed_cluster_needs_no_keeper": ("budget",),
+    "tests/contract/azure/test_budget.py::test_the_budget_follows_the_spot_price": (),
+    "tests/contract/azure/test_end_schedule.py::"
+    "test_gpu_nodes_of_a_killed_up_end_on_each_sampled_call": ("limit0",),
+    "tests/contract/gcp/test_budget.py::test_a_stock_out_costs_nothing_and_the_budget_lasts_longer": (),
+    "tests/contract/kubernetes/test_claims.py::test_pods_claim_the_devices_of_a_whole_node": ("stand-in",),
     "tests/contract/kubernetes/test_control_plane.py::"
     "test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have": ("torchrun",),
+    "tests/contract/kubernetes/test_control_plane.py::"
+    "test_a_model_of_the_users_own_trains_in_pods_as_on_this_machine": (),
     "tests/contract/kubernetes/test_own_features.py::"
     "test_a_run_whose_node_is_taken_gives_the_same_model_and_scores": (),
     "tests/contract/kubernetes/test_short_runs.py::"
     "test_a_run_of_one_rank_prints_its_steps_and_succeeds": ("stand-in-torchrun", "stand-in-jobset"),
     "tests/contract/kubernetes/test_user_script.py::"
-    "test_a_script_runs_in_each_operators_pods_with_its_code_requirements_and_secret": ("stand-in-torchrun",),
-    "tests/contract/mutants/test_every_shape.py::test_a_stand_in_refuses_what_its_vendor_refuses": (
-        "azure", "gcp",
+    "test_a_script_runs_in_each_operators_pods_with_its_code_requirements_and_secret": (
+        "stand-in-torchrun",
+    ),
+    "tests/contract/kubernetes/test_user_script.py::"
+    "test_a_stopped_script_continues_on_new_pods_with_its_checkpoints": ("stand-in",),
+    "tests/contract/mutants/test_every_shape.py::"
+    "test_a_stand_in_refuses_what_its_vendor_refuses": ("azure", "gcp"),
+    "tests/contract/serving/test_graph.py::"
+    "test_torch_alone_computes_the_scores_of_predict": (
+        "dlrm-int8", "wide_deep-fp16", "dlrm-every-kind", "dcn_v2", "deepfm", "mmoe", "din", "hstu",
+        "two_tower",
     ),
     "tests/contract/test_dataset_tiers.py::"
     "test_a_dataset_of_660_gb_has_a_tier_on_the_default_nodes_of_each_cloud": ("aws",),
+    "tests/contract/test_feature_kinds.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("2",),
+    "tests/docs/test_pages.py::"
+    "test_the_page_runs_as_written": (
+        "README.md", "docs/attach.md", "docs/data.md", "docs/install.md", "docs/own-loader.md",
+        "docs/plan.md", "docs/publishing.md", "docs/python-api.md", "docs/ui.md",
+    ),
+    "tests/docs/test_sandbox_pages.py::"
+    "test_the_page_runs_as_written": (
+        "docs/capacity.md", "docs/clouds/aws.md", "docs/clouds/azure.md", "docs/clouds/gcp.md",
+        "docs/rehearse.md", "docs/train-on-a-cluster.md", "docs/troubleshooting.md",
+    ),
+    "tests/docs/test_tutorials.py::"
+    "test_the_tutorial_runs_as_written": ("docs/tutorials/laptop.md", "docs/tutorials/own-data.md"),
+    "tests/e2e/test_autostop.py::test_idle_gpu_nodes_are_stopped_and_up_brings_them_back": ("aws",),
+    "tests/e2e/test_faulty_wire.py::"
+    "test_a_faulty_wire_to_a_cloud_leaves_nothing_twice_and_nothing_behind": ("aws", "kubernetes"),
+    "tests/e2e/test_faulty_wire.py::"
+    "test_a_faulty_wire_to_the_cluster_of_a_cloud_leaves_nothing_twice_and_nothing_behind": (),
+    "tests/e2e/test_histories.py::"
+    "test_the_history_is_learned": ("din-case0", "hstu-case1", "din-case2", "deepfm-case4"),
+    "tests/e2e/test_live.py::test_a_failed_train_is_followed_by_down": (),
+    "tests/e2e/test_live.py::test_an_interruption_of_a_run_is_followed_by_down": (),
+    "tests/e2e/test_own_features.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("1",),
+    "tests/e2e/test_sandbox_run.py::test_the_command_of_the_page_runs_as_written": ("aws",),
+    "tests/e2e/test_sandbox_run.py::test_the_flow_of_the_page_trains_in_pods_and_leaves_nothing": ("aws",),
+    "tests/e2e/test_sandbox_session.py::"
+    "test_the_cost_of_a_cluster_is_metered_and_known_after_its_removal": ("aws",),
+    "tests/e2e/test_screenshots.py::test_new_pictures_have_the_sizes_of_the_committed_ones": (),
+    "tests/e2e/test_several_labels.py::test_every_task_is_learned_and_scored": ("ple",),
+    "tests/e2e/test_several_labels.py::test_killed_and_resumed_is_the_same_model_bit_by_bit": ("mmoe-2",),
+    "tests/e2e/test_taobao.py::test_both_labels_are_learned": (),
+    "tests/e2e/test_taobao.py::test_with_the_histories_of_other_rows_the_same_check_fails": (),
+    "tests/trainer/test_publishing_kills.py::"
+    "test_a_publisher_that_is_killed_at_a_write_harms_no_reader": ("delta-every third",),
+    "tests/trainer/test_publishing_runs.py::"
+    "test_a_run_that_continues_with_fewer_ranks_is_published_further": ("row_wise",),
+    "tests/trainer/test_store_faults.py::"
+    "test_a_run_with_many_faults_of_its_store_ends_with_the_same_model": (),
+    "tests/trainer/test_warm_start.py::test_two_ranks_find_the_rows_of_their_parts": ("row_wise",),
 }  # fmt: skip
 
 # Unit tests that compute for seconds: `make test` runs them, `make quick` leaves them out.
