@@ -10,6 +10,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from cloudrec_contract.printed import StepLine
 from tests.trainer.support_dataset import Rows, write_dataset, write_rows
 from tests.trainer.support_runs import command, run_here
 from trainer.__main__ import main
@@ -138,7 +139,7 @@ def test_progress_is_printed_between_more_frequent_other_lines(
         for second in range(12):
             now = float(second)
             reporter.say(f"step {second}: full checkpoint")
-            reporter.advance(second, 12, "loss 0.5")
+            reporter.advance(StepLine(step=second, steps=12, values="loss 0.5"))
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if "loss" in line] == ["step 5/12  loss 0.5", "step 10/12  loss 0.5"]
     assert len(printed) == 12 + 2

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from cloudrec_contract.printed import StepLine
+
 _LOG = logging.getLogger(__name__)
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 5.0
@@ -144,14 +146,14 @@ class Reporter:
             self._wipe()
             print(text, flush=True)
 
-    def advance(self, step: int, steps: int, text: str) -> None:
+    def advance(self, line: StepLine) -> None:
         """Show the progress: a bar that is updated on a terminal; otherwise a line every few seconds."""
         if not self._on_terminal:
-            self.say(f"step {step}/{steps}  {text}", often=True)
+            self.say(line.text(), often=True)
             return
         self._wipe()
-        done = BAR_WIDTH * step // max(steps, 1)
-        self._bar = f"[{'#' * done}{'-' * (BAR_WIDTH - done)}] {step}/{steps}  {text}"
+        done = BAR_WIDTH * line.step // max(line.steps, 1)
+        self._bar = f"[{'#' * done}{'-' * (BAR_WIDTH - done)}] {line.step}/{line.steps}  {line.values}"
         print(self._bar, end="", flush=True)
 
     def _wipe(self) -> None:

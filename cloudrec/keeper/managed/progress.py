@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.kubernetes.client.errors import KubeError
+from cloudrec_contract.printed import SavedLine, StepLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cloudrec.kubernetes.client.client import Kube
 
-# `[rank 0] step 1200/3780  loss 0.1931  2,594 samples/s`, and
-# `[rank 0] step 1100: full checkpoint, 12.0 MB written in 1.52 s, training stopped for 31 ms`
-_STEP = re.compile(r"(?:\[rank \d{1,6}\] )?step (\d{1,12})/(\d{1,12})  loss ")
-_SAVED = re.compile(
-    r"(?:\[rank \d{1,6}\] )?step (\d{1,12}): \w+ checkpoint, .{0,40} written in (\d{1,6}(?:\.\d{1,6})?) s,"
-)
-_LINES, _LONGEST = 60, 500
+_LINES = 60
 _PATIENCE_S = 5.0
 
 
@@ -45,14 +39,18 @@ class ReportedProgress:
 
 def progress_of(lines: Iterable[str], *, pod: str) -> ReportedProgress:
     """Return what the lines of a trainer say; the last ones count."""
-    step = steps = saved = save_s = None
+    step: StepLine | None = None
+    saved: SavedLine | None = None
     for line in lines:
-        text = line[:_LONGEST]
-        if (found := _STEP.match(text)) and int(found[2]) > 0:
-            step, steps = min(int(found[1]), int(found[2])), int(found[2])
-        elif found := _SAVED.match(text):
-            saved, save_s = int(found[1]), float(found[2])
-    return ReportedProgress(pod=pod, step=step, steps=steps, saved=saved, save_s=save_s)
+        step = StepLine.parse(line) or step
+        saved = SavedLine.parse(line) or saved
+    return ReportedProgress(
+        pod=pod,
+        step=step.step if step else None,
+        steps=step.steps if step else None,
+        saved=saved.step if saved else None,
+        save_s=saved.write_s if saved else None,
+    )
 
 
 def read_progress(

@@ -6,6 +6,7 @@ import pytest
 
 from cloudrec.keeper.managed.progress import progress_of
 from cloudrec.keeper.managed.record import KeptRun, ManagedRecord
+from cloudrec_contract.printed import SavedLine, StepLine
 
 LINES = (
     "8000 training rows, 3780 steps of 64",
@@ -34,6 +35,14 @@ def test_the_last_step_and_the_last_checkpoint_count() -> None:
 def test_lines_of_other_programs_are_no_progress(line: str) -> None:
     found = progress_of([line], pod="p")
     assert (found.step, found.steps, found.saved) == (None, None, None)
+
+
+@pytest.mark.parametrize("mark", ["", "[rank 0] "])
+def test_what_the_trainer_prints_is_parsed_as_it_was(mark: str) -> None:
+    step = StepLine(step=12, steps=300, values="loss 0.1931  2,594 samples/s")
+    saved = SavedLine(step=1100, content="differential", megabytes=0.4, write_s=1.52)
+    for line in (step.text(), saved.text(), f"{saved.text()}, training stopped for 31 ms"):
+        assert (StepLine.parse(mark + line) or SavedLine.parse(mark + line)) in (step, saved)
 
 
 def test_what_is_not_in_a_checkpoint_counts_only_while_the_run_trains() -> None:

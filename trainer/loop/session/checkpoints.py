@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from cloudrec_contract.printed import SavedLine
 from trainer.base.errors import SaveError
 
 if TYPE_CHECKING:
@@ -183,9 +184,14 @@ class RunCheckpoints:
                 content=report.kind,
                 **_fallback_values(report.fallback),
             )
+            line = SavedLine(
+                step=report.step,
+                content=report.kind,
+                megabytes=report.bytes / 1e6,
+                write_s=report.write_s,
+            )
             self._reporter.say(
-                f"step {report.step}: {report.kind} checkpoint, {report.bytes / 1e6:.1f} MB written in "
-                f"{report.write_s:.2f} s, training stopped for {report.seconds * 1e3:.0f} ms"
+                f"{line.text()}, training stopped for {report.seconds * 1e3:.0f} ms"
                 f"{_spell_lack(report.fallback) if self.saving.config.keep_checkpoints > 1 else ''}"
             )
 

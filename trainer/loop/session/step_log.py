@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.printed import StepLine
 from trainer.report.profiling import memory_bytes
 from trainer.report.window import Window
 
@@ -95,4 +96,4 @@ class StepLog:
         loss = self._world.sum([float(line.loss.wait())])[0] / self._world.size / max(line.samples, 1)
         self._reporter.record("train", line.step, loss=loss, **line.values)
         text = f"loss {loss:.4f}  {line.values['samples_per_s']:,.0f} samples/s"
-        self._reporter.advance(line.step, course.total_steps, text)
+        self._reporter.advance(StepLine(step=line.step, steps=course.total_steps, values=text))
