@@ -191,8 +191,8 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
 
 def code(error: Exception) -> str:
     """Return AWS's error code; for an error that is not AWS's, the name of its class."""
-    if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
-        return code(error.__cause__)
+    if isinstance(error, UnfinishedError):
+        return code(error.cause)
     if isinstance(error, boto.ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return type(error).__name__
@@ -233,10 +233,7 @@ def is_transient(error: Exception) -> bool:
 def verdict(error: Exception) -> ErrorVerdict:
     """Return whether the engine may repeat the call that raised this error."""
     if isinstance(error, UnfinishedError):
-        # The resource exists: repeated without a look, the creation would make a second one.
-        cause = error.__cause__
-        inner = verdict(cause) if isinstance(cause, Exception) else ErrorVerdict.FATAL
-        return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
+        return error.verdict(verdict)
     if _is_throttle(error):
         return ErrorVerdict.RETRY
     if _is_lost(error):
@@ -260,8 +257,8 @@ def explain(error: Exception) -> CloudrecError:
     """Return the error as a CloudrecError, with a remedy and the exit code; a CloudrecError as it is."""
     if isinstance(error, CloudrecError):
         return error
-    if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
-        return explain(error.__cause__)
+    if isinstance(error, UnfinishedError):
+        return explain(error.cause)
     if isinstance(error, boto.ClientError):
         return _explain_refusal(error)
     return _explain_local(error)

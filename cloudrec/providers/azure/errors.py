@@ -256,9 +256,7 @@ def verdict(error: Exception, grants: Grants) -> ErrorVerdict:
         grants: the roles that this process assigned.
     """
     if isinstance(error, UnfinishedError):
-        cause = error.__cause__
-        inner = verdict(cause, grants) if isinstance(cause, Exception) else ErrorVerdict.FATAL
-        return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
+        return error.verdict(lambda cause: verdict(cause, grants))
     if _status(error) == _TOO_MANY:
         return ErrorVerdict.RETRY
     if is_capacity(error):
@@ -290,8 +288,8 @@ def explain(error: Exception) -> CloudrecError:
     """Return an error of cloudrec with the meaning of Azure's, the remedy and the exit code."""
     if isinstance(error, CloudrecError):
         return error
-    if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
-        return explain(error.__cause__)
+    if isinstance(error, UnfinishedError):
+        return explain(error.cause)
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes) and not (isinstance(error, core.HttpResponseError) and error.error):
             # The later lines of a login error list each credential that was tried.

@@ -15,13 +15,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from uuid import UUID, uuid4, uuid5
 
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Difference, Observed, P_contra
+from cloudrec.engine.graph import (
+    TAG_CLUSTER,
+    TAG_KEY,
+    Condition,
+    Difference,
+    ErrorVerdict,
+    Observed,
+    P_contra,
+)
 from cloudrec.providers.base.reading import answers_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cloudrec.engine.graph import ErrorVerdict, PoolMachines, Resource
+    from cloudrec.engine.graph import PoolMachines, Resource
     from cloudrec.errors import CloudrecError
 
 # Clouds are eventually consistent: for so long after a creation, "not found" does not mean that it is gone.
@@ -40,7 +48,20 @@ _ORDER = (
 
 
 class UnfinishedError(Exception):
-    """The resource was created, but completing it failed (see `__cause__`). Find it before a retry."""
+    """The resource was created, but completing it failed. Find it before a retry.
+
+    Attributes:
+        cause: the error of what completes it.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+    def verdict(self, judge: Callable[[Exception], ErrorVerdict]) -> ErrorVerdict:
+        """Return the verdict on the cause; never RETRY, which would create a second resource."""
+        found = judge(self.cause)
+        return ErrorVerdict.LOST if found is ErrorVerdict.RETRY else found
 
 
 def awaited(machines: PoolMachines, *, is_shortage: bool) -> tuple[Condition, str]:
@@ -194,7 +215,7 @@ class CloudDriver(ABC, Generic[P_contra]):
         try:
             yield
         except self.refusals as error:
-            raise UnfinishedError(str(error)) from error
+            raise UnfinishedError(error) from error
 
 
 def best(found: Iterator[Observed]) -> Observed | None:

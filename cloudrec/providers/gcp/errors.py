@@ -223,10 +223,7 @@ def verdict(error: Exception, fresh: Fresh) -> ErrorVerdict:
         fresh: the names that were created or enabled a moment ago.
     """
     if isinstance(error, UnfinishedError):
-        cause = error.__cause__
-        inner = verdict(cause, fresh) if isinstance(cause, Exception) else ErrorVerdict.FATAL
-        # The resource itself exists already: a search must find it before it is created again.
-        return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
+        return error.verdict(lambda cause: verdict(cause, fresh))
     if _is_rate(error):
         return ErrorVerdict.RETRY
     if is_capacity(error):
@@ -263,8 +260,8 @@ def explain(error: Exception) -> CloudrecError:
     """Return the error with a message for the user, a remedy and an exit code."""
     if isinstance(error, CloudrecError):
         return error
-    if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
-        return explain(error.__cause__)
+    if isinstance(error, UnfinishedError):
+        return explain(error.cause)
     if isinstance(error, api.GoogleAPICallError | OperationFailedError):
         return _explain_refusal(error)
     if isinstance(error, auth.DefaultCredentialsError):  # its own message is a page of links

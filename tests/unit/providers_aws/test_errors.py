@@ -58,15 +58,9 @@ def test_the_verdict_decides_whether_a_call_is_retried(error: Exception, verdict
     assert errors.verdict(error) is verdict
 
 
-def unfinished(cause: Exception) -> UnfinishedError:
-    error = UnfinishedError(str(cause))
-    error.__cause__ = cause
-    return error
-
-
 def test_a_create_with_an_unknown_result_is_looked_up_before_a_retry() -> None:
-    assert errors.verdict(unfinished(refusal("Throttling"))) is ErrorVerdict.LOST
-    assert errors.verdict(unfinished(refusal("AccessDenied", status=403))) is ErrorVerdict.FATAL
+    assert errors.verdict(UnfinishedError(refusal("Throttling"))) is ErrorVerdict.LOST
+    assert errors.verdict(UnfinishedError(refusal("AccessDenied", status=403))) is ErrorVerdict.FATAL
 
 
 @pytest.mark.parametrize(
@@ -83,7 +77,7 @@ def test_a_create_with_an_unknown_result_is_looked_up_before_a_retry() -> None:
         (boto.NoRegionError(), PreflightError, "no AWS region"),
         (boto.EndpointConnectionError(endpoint_url="https://x"), PreflightError, "cannot be reached"),
         (boto.ProfileNotFound(profile="p"), PreflightError, "AWS_PROFILE"),
-        (unfinished(refusal("AccessDenied", status=403)), PreflightError, "may not do ec2:CreateThing"),
+        (UnfinishedError(refusal("AccessDenied", status=403)), PreflightError, "may not do ec2:CreateThing"),
     ],
     ids=lambda value: errors.code(value) if isinstance(value, Exception) else "",
 )

@@ -132,19 +132,14 @@ def test_a_permission_error_after_a_recent_role_assignment_is_retried() -> None:
     assert errors.verdict(refused[0], old) is ErrorVerdict.FATAL
 
 
-def unfinished(cause: Exception) -> UnfinishedError:
-    error = UnfinishedError(str(cause))
-    error.__cause__ = cause
-    return error
-
-
 def test_a_create_with_an_unknown_result_is_looked_up_before_a_retry() -> None:
     assert (
-        errors.verdict(unfinished(refusal("AnotherOperationInProgress", status=409)), grants())
+        errors.verdict(UnfinishedError(refusal("AnotherOperationInProgress", status=409)), grants())
         is ErrorVerdict.LOST
     )
     assert (
-        errors.verdict(unfinished(refusal("AuthorizationFailed", status=403)), grants()) is ErrorVerdict.FATAL
+        errors.verdict(UnfinishedError(refusal("AuthorizationFailed", status=403)), grants())
+        is ErrorVerdict.FATAL
     )
 
 
@@ -178,7 +173,7 @@ def test_a_create_with_an_unknown_result_is_looked_up_before_a_retry() -> None:
         (refusal("Odd", "who knows"), CloudrecError, r"\(Odd\): who knows"),
         (core.ClientAuthenticationError("AADSTS90002"), PreflightError, "no Azure credentials.*AADSTS90002"),
         (core.ServiceRequestError("no route"), PreflightError, "cannot be reached"),
-        (unfinished(refusal("AuthorizationFailed", DENIED, status=403)), PreflightError, "may not do"),
+        (UnfinishedError(refusal("AuthorizationFailed", DENIED, status=403)), PreflightError, "may not do"),
     ],
     ids=lambda value: named(value) or None,
 )

@@ -100,8 +100,7 @@ def test_retryable_errors_are_recognized(
 
 
 def test_a_create_with_an_unknown_result_is_looked_up(fresh: errors.Fresh) -> None:
-    unfinished = UnfinishedError("x")
-    unfinished.__cause__ = refused(409, "concurrent policy changes", name="ABORTED")
+    unfinished = UnfinishedError(refused(409, "concurrent policy changes", name="ABORTED"))
     assert errors.verdict(unfinished, fresh) is ErrorVerdict.LOST
 
 

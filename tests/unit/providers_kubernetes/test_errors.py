@@ -10,12 +10,6 @@ from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.kubernetes.cluster.cluster import NamespaceDriver
 
 
-def _unfinished(cause: Exception) -> UnfinishedError:
-    error = UnfinishedError(str(cause))
-    error.__cause__ = cause
-    return error
-
-
 def _overloaded(*, had_no_effect: bool) -> OverloadedError:
     error = OverloadedError("slow down")
     error.had_no_effect = had_no_effect
@@ -34,11 +28,11 @@ def _overloaded(*, had_no_effect: bool) -> OverloadedError:
 )
 def test_a_created_object_is_searched_for_before_a_retry(cause: Exception, verdict: ErrorVerdict) -> None:
     driver = NamespaceDriver.__new__(NamespaceDriver)
-    assert driver.verdict(_unfinished(cause)) is verdict
+    assert driver.verdict(UnfinishedError(cause)) is verdict
 
 
 def test_a_denied_completion_has_the_exit_code_and_the_remedy_of_a_denied_call() -> None:
     driver = NamespaceDriver.__new__(NamespaceDriver)
     denied = DeniedError("may not patch", remedy="grant it")
-    found = driver.explain(_unfinished(denied))
+    found = driver.explain(UnfinishedError(denied))
     assert (found.exit_code, found.remedy) == (3, "grant it")

@@ -226,10 +226,7 @@ class ObjectDriver(CloudDriver[O_contra]):
     def verdict(self, error: Exception) -> ErrorVerdict:
         """Return whether a call can be retried after this error of the API server."""
         if isinstance(error, UnfinishedError):
-            cause = error.__cause__
-            inner = self.verdict(cause) if isinstance(cause, Exception) else ErrorVerdict.FATAL
-            # The object exists: a search must find it before it is created again.
-            return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
+            return error.verdict(self.verdict)
         if isinstance(error, ApiUnreachableError):
             return ErrorVerdict.LOST if error.was_sent else ErrorVerdict.FATAL
         if isinstance(error, ConflictError):
@@ -242,8 +239,8 @@ class ObjectDriver(CloudDriver[O_contra]):
         """Return the error as a CloudrecError."""
         if isinstance(error, CloudrecError):
             return error
-        if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
-            return self.explain(error.__cause__)
+        if isinstance(error, UnfinishedError):
+            return self.explain(error.cause)
         if isinstance(error, UnreadableAnswerError):
             return PreflightError(
                 f"what answers is not the cluster's API server: {error}",
