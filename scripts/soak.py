@@ -5,7 +5,8 @@
     python -m scripts.soak --report FILE.md       also write the report
 
 What ran is kept in build/soak/results.json, so that a run that was stopped continues. A test function that
-failed runs again. Functions that take hours run parameter by parameter.
+failed runs again. Functions that take hours run parameter by parameter. SIGTERM starts no more tests: those
+that run end, and their results are kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -187,11 +189,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     kept = {each.test: each for each in _read(arguments.results)}
     waiting = [test for test in functions if test not in kept or kept[test].failed]
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
-    until, lock = time.monotonic() + arguments.minutes * 60, Lock()
+    until, lock, stopped = time.monotonic() + arguments.minutes * 60, Lock(), Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     print(f"{len(functions)} test functions, {len(waiting)} to run", flush=True)
 
     def run(test: str) -> None:
-        if time.monotonic() > until:
+        if stopped.is_set() or time.monotonic() > until:
             return
         result = _ran(test, arguments.results.parent)
         with lock:

@@ -32,6 +32,19 @@ def test_of_every_day():
     raise AssertionError
 """
 
+ENDS_THE_RUNNER = """
+import os, signal
+import pytest
+
+@pytest.mark.soak
+def test_ends_the_runner():
+    os.kill(os.getppid(), signal.SIGTERM)
+
+@pytest.mark.soak
+def test_waits():
+    raise AssertionError
+"""
+
 
 def _soak(folder: Path, *flags: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "scripts.soak", str(folder / "test_made.py")]
@@ -66,6 +79,14 @@ def test_results_are_kept_and_only_what_failed_runs_again(folder: Path) -> None:
     assert code == 0
     assert "3 test functions, 1 to run" in output
     assert "3 passed, 0 failed, 1 skipped" in report
+
+
+def test_after_sigterm_no_test_starts_and_the_running_one_keeps_its_result(folder: Path) -> None:
+    (folder / "test_made.py").write_text(ENDS_THE_RUNNER, encoding="utf-8")
+    code, output, report = _soak(folder, "--workers", "1")
+    assert code == 1
+    assert "1 of 2 functions ran" in output
+    assert "ends the runner: **1 passed**" in report
 
 
 def test_what_did_not_run_is_named_and_is_no_success(folder: Path) -> None:
