@@ -24,6 +24,7 @@ BENCHMARKS = (
     "interval",
     "learning",
     "checkpoint",
+    "after_checkpoint",
     "device_snapshot",
     "quantized_restores",
     "kubernetes",

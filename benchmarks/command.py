@@ -18,13 +18,13 @@ DATA = "trainer.data.formats.synthetic:made_up"
 
 
 def measure(work: Work, *, precision: str, threads: int) -> float:
-    """Return samples/s: the median line after the warm-up; reading, checks and digests are in it."""
+    """Return samples/s: the median line after the first checkpoint; reading, checks and digests are in it."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "dataset": DATA,
             "output_dir": folder,
             "num_embeddings": work.rows,
-            "num_iterations": work.warmup_steps + work.timed_steps,
+            "num_iterations": work.settling_steps + work.timed_steps,
             "log_interval": LOGGED,
             "precision": precision,
             "threads": threads,
@@ -43,7 +43,7 @@ def measure(work: Work, *, precision: str, threads: int) -> float:
         subprocess.run([sys.executable, "-m", "trainer", *words], check=True, stdout=subprocess.DEVNULL)
         text = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8")
     lines = [line for line in map(json.loads, text.splitlines()) if line["kind"] == "train"]
-    return statistics.median(line["samples_per_s"] for line in lines[work.warmup_steps // LOGGED :])
+    return statistics.median(line["samples_per_s"] for line in lines[work.settling_steps // LOGGED :])
 
 
 def _joined(sizes: tuple[int, ...]) -> str:

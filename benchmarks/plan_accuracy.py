@@ -2,19 +2,20 @@
 
     python -m benchmarks.plan_accuracy [--write] [--results FOLDER] [--only NUMBER ...] [--repeats N] [--keep]
 
-In each of N turns, `cloudrec plan --calibrate` measures the machine, and then all runs train; none has sizes
-that the calibration measures. What is compared is of the same turn, because the speed of a virtual machine
-changes from minute to minute; the median of the turns counts. Samples/s are the trainer's own, by the median
-line after the warm-up. Memory is the largest peak of the resident memory of a rank's process, in total:
-libraries, tables, and all that a run does until its last checkpoint and evaluation. FOLDER keeps what was
-measured as JSON, so that constants can be fitted again: with --keep, its calibrations are used and nothing is
-measured that is there.
+In each of N turns, all runs train, between two calls of `cloudrec plan --calibrate`; none has sizes that the
+calibration measures. The speed of a virtual machine changes from minute to minute. So a run is compared with
+the mean of what follows from the calibration before its turn and from that after it, and the median of the
+turns counts. Samples/s are the trainer's own, by the median line after the warm-up. Memory is the largest
+peak of the resident memory of a rank's process, in total: libraries, tables, and all that a run does until
+its last checkpoint and evaluation. FOLDER keeps what was measured as JSON, so that constants can be fitted
+again: with --keep, its calibrations are used and nothing is measured that is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).parent / "results"
 MADE_UP = "trainer.data.formats.synthetic:made_up"
 _LINES, _WARM_LINES = 10, 2
-_REPEATS = 3
+_REPEATS = 5
 _CLOSE, _CLOSE_MEMORY = 0.15, 0.1
 _RUN_S = 6.0  # of steps
 _POLL_S = 0.05
@@ -112,12 +113,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         results.mkdir(parents=True, exist_ok=True)
         chosen = [RUNS[number - 1] for number in given.only] if given.only else list(RUNS)
         turns = [results / f"turn-{number}" for number in range(1, given.repeats + 1)]
+        after = results / "after"
         for turn in turns:
             _calibrate(turn, keep=given.keep)
             for each in chosen:
                 if not (given.keep and _record(turn, each).exists()):
                     _measure(each, Path(folder), _record(turn, each), _predict(each, turn))
-        found = [_compare(each, turns) for each in chosen]
+        _calibrate(after, keep=given.keep)
+        found = [_compare(each, turns, [*turns[1:], after]) for each in chosen]
     table = format_table(found)
     print(table)
     if given.write:
@@ -130,26 +133,29 @@ def format_table(found: Sequence[dict[str, Any]]) -> str:
         "# What `cloudrec plan` predicts for a CPU",
         "",
         (
-            f"In each of {found[0]['turns']} turns, `cloudrec plan --calibrate` measured the machine, but "
-            "none of these runs, and then all runs trained. Predicted / measured is of the same turn: the "
-            "median of the turns, and the lowest and highest. Samples/s: the median of "
+            f"In each of {found[0]['turns']} turns, all runs trained, between two calls of `cloudrec plan "
+            "--calibrate`, which measures none of them. A prediction is the mean of what follows from both, "
+            "because the machine's speed changes. Predicted / measured: the median of the turns, and the "
+            "lowest and highest. Samples/s: the median of "
             f"{_LINES - _WARM_LINES} lines that the trainer writes itself, after {_WARM_LINES} of warm-up. "
             "Memory: the largest peak of the resident memory of a rank, libraries and the last checkpoint "
-            "and evaluation included."
+            "and evaluation included; it differs from turn to turn, too."
         ),
         "",
         (
             "| Run | Ranks | Predicted samples/s | Measured | Predicted / measured | Lowest and highest "
-            "| Predicted GiB a rank | Measured | Predicted / measured |"
+            "| Predicted GiB a rank | Measured | Predicted / measured | Lowest and highest |"
         ),
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for each in found:
         low, high = min(each["speed_ratios"]), max(each["speed_ratios"])
+        least, most = min(each["memory_ratios"]), max(each["memory_ratios"])
         lines.append(
             f"| {each['label']} | {each['ranks']} | {each['predicted_samples_per_s']:,.0f} "
             f"| {each['samples_per_s']:,.0f} | {each['speed_ratio']:.2f} | {low:.2f} to {high:.2f} "
-            f"| {each['predicted_gib']:.2f} | {each['peak_gib']:.2f} | {each['memory_ratio']:.2f} |"
+            f"| {each['predicted_gib']:.2f} | {each['peak_gib']:.2f} | {each['memory_ratio']:.2f} "
+            f"| {least:.2f} to {most:.2f} |"
         )
     lines += [
         "",
@@ -200,13 +206,18 @@ def _predict(run: Run, turn: Path) -> dict[str, Any]:
     return offer
 
 
-def _compare(run: Run, turns: Sequence[Path]) -> dict[str, Any]:
+def _compare(run: Run, turns: Sequence[Path], following: Sequence[Path]) -> dict[str, Any]:
+    """Compare a run of each turn with the predictions by the calibrations before and after it."""
     offers = [_predict(run, turn) for turn in turns]
+    later = [_predict(run, turn) for turn in following]
     measured = [json.loads(_record(turn, run).read_text(encoding="utf-8")) for turn in turns]
-    predicted = [each["samples_per_s"] for each in offers]
+    predicted = [
+        math.sqrt(a["samples_per_s"] * b["samples_per_s"]) for a, b in zip(offers, later, strict=True)
+    ]
     speeds = [statistics.median(each["lines"][_WARM_LINES:]) for each in measured]
-    needed = statistics.median(each["memory_gib"]["need"] for each in offers)
-    peak = max(each["peak_gib"] for each in measured)
+    needed = [each["memory_gib"]["need"] for each in offers]
+    peaks = [each["peak_gib"] for each in measured]
+    memory_ratios = [a / b for a, b in zip(needed, peaks, strict=True)]
     ratios = [a / b for a, b in zip(predicted, speeds, strict=True)]
     return {
         **asdict(run),
@@ -216,9 +227,10 @@ def _compare(run: Run, turns: Sequence[Path]) -> dict[str, Any]:
         "samples_per_s": statistics.median(speeds),
         "speed_ratios": ratios,
         "speed_ratio": statistics.median(ratios),
-        "predicted_gib": needed,
-        "peak_gib": peak,
-        "memory_ratio": needed / peak,
+        "predicted_gib": statistics.median(needed),
+        "peak_gib": statistics.median(peaks),
+        "memory_ratios": memory_ratios,
+        "memory_ratio": statistics.median(memory_ratios),
     }
 
 

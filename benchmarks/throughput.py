@@ -134,7 +134,8 @@ def format_table(measured: Sequence[Candidate], rounds: Sequence[dict[str, float
         f"one id a feature, batch {work.batch_size}, MLPs {_dashed(work.dense_arch_layer_sizes)} and "
         f"{_dashed(work.over_arch_layer_sizes)}, RowWiseAdagrad and Adagrad, one rank, gloo. "
         f"Medians of {len(rounds)} rounds in turns, fresh processes, {work.timed_steps} steps each; ratios "
-        "are medians of each round's. The roofline is a step's matrix products and rows, and nothing else."
+        "are medians of each round's. `python -m trainer` has written its first checkpoint by then. "
+        "The roofline is a step's matrix products and rows, and nothing else."
     )
     columns = (
         "",

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Sizes of the model and of the measurement."""
+    """Sizes of the model and of the measurement.
+
+    `python -m trainer` makes `settling_steps` before those that are timed: meanwhile a child process writes
+    its first checkpoint, on one of the cores.
+    """
 
     num_dense: int = 13
     tables: int = 26
@@ -20,3 +24,4 @@ class Work:
     batches_in_memory: int = 10
     warmup_steps: int = 20
     timed_steps: int = 120
+    settling_steps: int = 300

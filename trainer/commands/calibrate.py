@@ -88,6 +88,9 @@ MODELS = (
     # Little but rows that caches do not hold, wide and narrow.
     TimedModel(tables=26, rows=40_000, dim=64, batch=256, bottom=(64,), top=(64, 1), hotness=4),
     TimedModel(tables=26, rows=55_000, dim=16, batch=512, bottom=(64, 16), top=(256, 64, 1)),
+    # Little but vectors, and little but samples.
+    TimedModel(tables=16, rows=4_000, dim=128, batch=768, bottom=(128,), top=(128, 1)),
+    TimedModel(tables=8, rows=100_000, dim=16, batch=4096, bottom=(32, 16), top=(64, 1)),
 )  # fmt: skip
 
 

@@ -100,6 +100,7 @@ class DenseWork:
         drawn: items that a step draws over all ranks, which every sample is compared with.
         drawn_flops: operations for each drawn item.
         pairs: products of two vectors of a sample, of which dlrm selects half.
+        paired: values of the vectors that are multiplied with one another.
     """
 
     params: int = 0
@@ -110,6 +111,7 @@ class DenseWork:
     drawn: int = 0
     drawn_flops: float = 0.0
     pairs: int = 0
+    paired: int = 0
 
     def __add__(self, other: DenseWork) -> DenseWork:
         """Return both together, of parts that compare nothing."""
@@ -118,6 +120,7 @@ class DenseWork:
             flops=self.flops + other.flops,
             activations=self.activations + other.activations,
             pairs=self.pairs + other.pairs,
+            paired=self.paired + other.paired,
         )
 
     def times(self, count: int) -> DenseWork:
@@ -127,6 +130,7 @@ class DenseWork:
             flops=self.flops * count,
             activations=self.activations * count,
             pairs=self.pairs * count,
+            paired=self.paired * count,
         )
 
     def step_flops(self, batch: int, ranks: int) -> float:
@@ -188,7 +192,7 @@ def _dlrm(sizes: LayerSizes) -> DenseWork:
     dim = sizes.bottom[-1] if sizes.bottom else sizes.num_dense
     width = dim + math.comb(vectors, 2)
     # The matrix of products is symmetric, so one product gives the gradients of both factors.
-    pairs = DenseWork(flops=2.0 * 2 * vectors * vectors * dim, pairs=vectors * vectors)
+    pairs = DenseWork(flops=2.0 * 2 * vectors * vectors * dim, pairs=vectors * vectors, paired=vectors * dim)
     return (
         _values(sizes.num_dense + sum(sizes.vectors) + dim + width)
         + _mlp([sizes.num_dense, *sizes.bottom])

@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.app.planning.calibration import NAME, calibration_of, fitted, measured_work
+from cloudrec.app.planning.calibration import NAME, VERSION, calibration_of, fitted, measured_work
 from cloudrec.cli.main import run
-from cloudrec.planning.fit.cpu import CpuRates, MeasuredStep, amounts, cpu_memory, cpu_step, fit_rates
+from cloudrec.planning.fit.cpu import (
+    CpuRates,
+    MeasuredStep,
+    amounts,
+    cpu_memory,
+    cpu_step,
+    fit_rates,
+    typical,
+)
 from trainer.commands.calibrate import MODELS
 
 CACHE = 32 << 20
@@ -30,7 +38,9 @@ def _measured(ranks: int) -> dict[str, object]:
     models = []
     for number in range(len(MODELS)):
         seconds = cpu_step(measured_work(_model(number)), rates).seconds
-        models.append({**_model(number), "seconds": [seconds, 0.99 * seconds, 9 * seconds], "rss_bytes": 0})
+        models.append(
+            {**_model(number), "seconds": [seconds, 0.99 * seconds, 1.01 * seconds], "rss_bytes": 0}
+        )
     return {
         "ranks": ranks, "cores": 2, "cache_bytes": CACHE, "baseline_bytes": 240 << 20, "models": models,
     }  # fmt: skip
@@ -42,6 +52,11 @@ def test_constants_that_made_the_steps_are_found_again() -> None:
     other = replace(measured_work(_model(2)), batch=3000, table_rows=[70_000] * 26)
     made = CpuRates(ranks=1, cache_bytes=CACHE, constants=CONSTANTS, misfit=0.0)
     assert cpu_step(other, found).seconds == pytest.approx(cpu_step(other, made).seconds, rel=0.05)
+
+
+def test_a_step_counts_as_its_mean_without_a_long_wait() -> None:
+    assert typical([1.0, 1.0, 1.6]) == pytest.approx(1.2)
+    assert typical([1.0, 1.0, 1.0, 90.0]) == pytest.approx(1.5)
 
 
 def test_no_constant_is_negative_and_each_part_counts_once() -> None:
@@ -72,7 +87,7 @@ def test_a_measured_machine_is_in_the_plan(
     monkeypatch.setenv("CLOUDREC_HOME", str(tmp_path))
     found = calibration_of([_measured(1), _measured(2)], "2026-11-27")
     record = {
-        "version": 1, "as_of": found.as_of, "memory_bytes": 16 << 30, "measured": found.measured,
+        "version": VERSION, "as_of": found.as_of, "memory_bytes": 16 << 30, "measured": found.measured,
         "rates": [vars(each) for each in found.rates.values()],
     }  # fmt: skip
     (tmp_path / NAME).write_text(json.dumps(record))
@@ -92,7 +107,7 @@ def test_a_measured_machine_is_in_the_plan(
     assert all("each rank needs" in each["reason"] for each in offers)
 
 
-@pytest.mark.parametrize("text", ["{", '{"version": 9}', '{"version": 1, "rates": 3}'])
+@pytest.mark.parametrize("text", ["{", '{"version": 9}', '{"version": VERSION, "rates": 3}'])
 def test_a_damaged_record_is_an_error_with_its_remedy(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
