@@ -71,6 +71,13 @@ def test_no_constant_is_negative_and_each_part_counts_once() -> None:
     }  # fmt: skip
 
 
+def test_pairs_cost_the_vectors_that_they_read_and_a_row_out_of_caches_has_a_line_of_state() -> None:
+    dot, crossed = (measured_work(_model(number)) for number in (2, 8))  # 26 vectors of 64, and a DCN
+    assert amounts(dot, 1, CACHE)["pairs"] == pytest.approx(dot.rank_batch(1) * 27 * 64 * 4 / 1e9)
+    assert amounts(crossed, 1, CACHE)["pairs"] == 0
+    assert amounts(dot, 1, 0)["far_rows"] == pytest.approx(dot.rank_batch(1) * 26 * (64 * 4 + 64) / 1e9)
+
+
 def test_larger_tables_leave_the_cache_and_need_more_memory() -> None:
     small, large = (replace(measured_work(_model(2)), table_rows=[rows] * 26) for rows in (100, 10**6))
     assert amounts(small, 1, CACHE)["far_rows"] == 0
