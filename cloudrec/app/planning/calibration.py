@@ -29,6 +29,7 @@ MOST_RANKS = 2
 _SECONDS = {1: 22.0, 2: 32.0}  # by the number of ranks, with their start
 _TIMEOUT_S = 300.0  # a busy machine is slow
 _SHOWN = 500
+_GOOD_FIT = 0.2  # an idle machine of two cores fitted within 0.06 to 0.19, a disturbed one within 0.26
 _REMEDY = "run `cloudrec plan --calibrate` again"
 
 
@@ -65,6 +66,7 @@ def calibrate(app: AppContext) -> Calibration:
         app.report(f"timing the trainer with {count} rank{'s'[: count - 1]} for {_SECONDS[count]:.0f} s")
         measured.append(_measure(count))
     found = calibration_of(measured, f"{datetime.now(UTC):%Y-%m-%d}")
+    app.report(fit_quality(found.rates))
     make_private(app.home.root)
     document = {
         "version": VERSION,
@@ -75,6 +77,15 @@ def calibrate(app: AppContext) -> Calibration:
     }
     write_atomically(app.home.root / NAME, json.dumps(document))
     return found
+
+
+def fit_quality(rates: Mapping[int, CpuRates]) -> str:
+    """Return how well the constants fit what was timed, and a remedy if that is badly."""
+    worst = max(each.misfit for each in rates.values())
+    text = f"the constants fit the timed steps within {worst:.0%}"
+    if worst <= _GOOD_FIT:
+        return text
+    return f"{text}: if this machine did something else meanwhile, {_REMEDY}"
 
 
 def kept_calibration(app: AppContext) -> Calibration | None:
@@ -113,7 +124,6 @@ def fitted(document: Mapping[str, Any]) -> CpuRates:
         MeasuredStep(
             work=measured_work(each),
             seconds=[_positive(value) for value in each["seconds"]],
-            rss_bytes=int(each["rss_bytes"]) or None,
         )
         for each in document["models"]
     ]

@@ -43,12 +43,10 @@ class MeasuredStep:
     Attributes:
         work: the model.
         seconds: of each step.
-        rss_bytes: what a rank's resident memory grew by; None if unknown.
     """
 
     work: TrainingWork
     seconds: Sequence[float]
-    rss_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.app.planning.calibration import NAME, VERSION, calibration_of, fitted, measured_work
+from cloudrec.app.planning.calibration import (
+    NAME,
+    VERSION,
+    calibration_of,
+    fit_quality,
+    fitted,
+    measured_work,
+)
 from cloudrec.cli.main import run
 from cloudrec.planning.fit.cpu import (
     CpuRates,
@@ -57,6 +64,17 @@ def test_constants_that_made_the_steps_are_found_again() -> None:
 def test_a_step_counts_as_its_mean_without_a_long_wait() -> None:
     assert typical([1.0, 1.0, 1.6]) == pytest.approx(1.2)
     assert typical([1.0, 1.0, 1.0, 90.0]) == pytest.approx(1.5)
+
+
+def test_a_bad_fit_is_reported_with_a_remedy() -> None:
+    good = fitted(_measured(1))
+    assert fit_quality({1: good}) == "the constants fit the timed steps within 0%"
+    disturbed = _measured(2)
+    models = disturbed["models"]
+    assert isinstance(models, list)
+    models[3]["seconds"] = [9 * each for each in models[3]["seconds"]]
+    text = fit_quality({1: good, 2: fitted(disturbed)})
+    assert "did something else meanwhile, run `cloudrec plan --calibrate` again" in text
 
 
 def test_no_constant_is_negative_and_each_part_counts_once() -> None:
