@@ -132,7 +132,9 @@ def test_a_measured_machine_is_in_the_plan(
     assert all("each rank needs" in each["reason"] for each in offers)
 
 
-@pytest.mark.parametrize("text", ["{", '{"version": 9}', '{"version": VERSION, "rates": 3}'])
+@pytest.mark.parametrize(
+    "text", ["{", '{"version": 1}', '{"version": 9}', f'{{"version": {VERSION}, "rates": 3}}']
+)
 def test_a_damaged_record_is_an_error_with_its_remedy(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
