@@ -26,3 +26,11 @@ def storage_of(results: str) -> str:
 def code_name(digest: str) -> str:
     """Return the name of a packed working folder in a storage; it is the same for all runs of this code."""
     return f"code/{digest}.tar.gz"
+
+
+def turns_uri(storage: str, run: str) -> str:
+    """Return the URI of the files that say which cluster has a run of several clusters.
+
+    It is beside the runs, since keepers may write there and not into the runs' folders.
+    """
+    return f"{storage.rstrip('/')}/turns/{run}"

@@ -96,6 +96,7 @@ def guard_of(
             pool_label=pool_label,
             tariffs=tariffs_of(provider.resources(cluster)) if pool_label else (),
             notify=cluster.notify,
+            storage=access.storage if cluster.managed else "",
         ).to_json(),
         secrets=secrets_of(cluster.notify),
         ports=mail_ports(cluster.notify),

@@ -35,6 +35,7 @@ from cloudrec.app.reach.size import ClusterSize, size_of
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
+from cloudrec.app.sharing.storage import check_unused, storage_text, with_storage
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.destroy import destroy, plan_removal
@@ -159,6 +160,7 @@ def up(
         record = known.record if known is not None else None
         if record is not None and record.account:  # else its own checks say better what credentials lack
             check_account(provider, cluster, record)
+        cluster = with_storage(app, provider, cluster, known)
         cluster = with_managed(
             provider, cluster, known.cluster if known else None, has_guard=not are_left_alone(app, cluster)
         )
@@ -263,6 +265,7 @@ def _foreseen(app: AppContext, provider: Provider, cluster: ClusterSpec, plan: P
         expires=cluster.expires,
         left_s=(end - app.now()).total_seconds() if end is not None else 0.0,
         standby=next((each for each in provider.resources(cluster) if each.is_standby), None),
+        storage=storage_text(cluster),
     )
     if not isinstance(provider, AsksPrices):
         return plan
@@ -328,6 +331,7 @@ def down(
         for known in known_clusters(app, cluster.provider, cluster.title):
             cluster, record = fitted(provider, known).cluster, known.record
         account = check_account(provider, cluster, record)
+        check_unused(app, provider, cluster, keep_data=keep_data)
         searched = _searched(provider, cluster)
         if record is not None:
             check_found(app, provider, cluster, record, searched)
@@ -464,7 +468,8 @@ def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:
     """Make every preflight check of a provider."""
     provider = app.provider(cluster.provider, complete=True)
     provider.check(cluster)
-    return provider.preflight(cluster)
+    known = next(iter(known_clusters(app, name=cluster.title)), None)
+    return provider.preflight(with_storage(app, provider, cluster, known))
 
 
 def _past(app: AppContext, provider: Provider, title: str, found: Sequence[Observed]) -> Past | None:

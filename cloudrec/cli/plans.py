@@ -34,6 +34,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "at_most": plan.most.to_json(),
         "upfront": asdict(plan.upfront) if plan.upfront is not None else None,
         "data": asdict(plan.data) if plan.data else None,
+        "storage": plan.storage or None,
         "actions": [
             {
                 "step": action.step.value,
@@ -61,6 +62,8 @@ def plan_summary(plan: Plan) -> str:
         ", ".join(f"{steps[step]} to {step.value}" for step in PlanStep if steps[step]) or "nothing to do"
     )
     rows = [*_nodes(plan), *([("data", plan.data.line)] if plan.data else [])]
+    if plan.storage:
+        rows.append(("storage", plan.storage))
     if plan.upfront is not None:
         paid = f"{price_text(plan.upfront.usd)} in advance, not refunded, for {plan.upfront.what}"
         rows.append(("buys", paid))

@@ -19,6 +19,7 @@ class ClusterFields(TypedDict, total=False):
     capacity: Literal["on-demand", "spot", "spot-first", "block", "flex-start"]
     block_hours: int
     block_start: str
+    storage_of: str
     kubernetes_version: str
     ttl: str
     budget_usd: float
@@ -46,6 +47,7 @@ class TrainFields(TypedDict, total=False):
     nproc_per_node: int
     max_restarts: int
     image: str
+    regions: Sequence[str]
     min_nodes: int
     allow_tcp: bool
     data_tier: Literal["auto", "local", "lustre", "bucket"]

@@ -108,6 +108,7 @@ class Plan:
         upfront: what it buys in advance; None for nothing.
         data: where the nodes read the dataset; None without one.
         standby: the nodes that the keeper of a managed cluster creates for runs; None without a keeper.
+        storage: whose storage its runs use; empty for its own.
     """
 
     cluster: str
@@ -119,6 +120,7 @@ class Plan:
     upfront: Upfront | None = None
     data: PlannedData | None = None
     standby: Resource | None = None
+    storage: str = ""
 
     @property
     def changes(self) -> Sequence[Action]:

@@ -17,6 +17,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -41,16 +42,19 @@ from cloudrec.kubernetes.client.errors import AbsentError, KubeError
 from cloudrec.kubernetes.manifests.guard import MARK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.launchers.kubernetes.turns import open_turns
 from cloudrec.providers.base.prices import KnowsSpotPrices
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd, SizesPools
 from cloudrec.spec.durations import seconds_of
 from cloudrec.spec.models import NotifySpec
+from cloudrec_contract.objectstore.retries import Patience
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.launchers.base.results_store import Place
     from cloudrec.spec.models import ClusterSpec
 
 _RUNS = "app.kubernetes.io/managed-by=cloudrec,cloudrec/run"
@@ -105,6 +109,11 @@ class GuardRecord:
         return timedelta() <= now - datetime.fromisoformat(self.at) < timedelta(seconds=_SETTLE_S)
 
 
+def _open_turns(storage: str, run: str) -> Place:
+    # What fails is done again in the next round, and a round must not wait for it.
+    return open_turns(storage, run, patience=Patience(answer_s=10.0, attempts=2, rounds=1))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Guard:
     """One round of the guard.
@@ -119,6 +128,7 @@ class Guard:
         identity: the name of this process, unique in the cluster.
         secrets: the values of the secrets of notifications, by their keys in `notify`.
         gauges: receives what each round has seen, for /metrics; None if nothing reads it.
+        turns: returns the folder of the turns of a run, by storage and run.
         now: returns the time.
         report: receives each log line.
     """
@@ -132,6 +142,8 @@ class Guard:
     identity: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
     gauges: KeeperGauges | None = None
+    # A process has one client of the store for each run, for hours.
+    turns: Callable[[str, str], Place] = field(default_factory=lambda: cache(_open_turns))
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     report: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
@@ -169,6 +181,7 @@ class Guard:
                     tariffs=note.tariffs,
                     sizer=self.sizer,
                     identity=self.identity,
+                    turns=partial(self.turns, note.storage) if note.storage else None,
                     report=self.report,
                 )
             is_done = self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)

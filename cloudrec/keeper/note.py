@@ -34,6 +34,7 @@ class Note:
         pool_label: the label by which the cloud names a node's pool; empty if costs are not metered.
         tariffs: the prices of a node of each pool, and of all that has no nodes.
         notify: who is notified what happens; None for no one.
+        storage: URI of the storage of the runs; empty if it is not known.
     """
 
     cluster: ClusterSpec
@@ -42,6 +43,7 @@ class Note:
     pool_label: str = ""
     tariffs: tuple[Tariff, ...] = ()
     notify: NotifySpec | None = None
+    storage: str = ""
 
     def end(self, metered: Metered | None = None, *, kept: str = "", moves: bool = False) -> datetime | None:
         """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent.
@@ -74,6 +76,8 @@ class Note:
             unread.add("autostop")
         if not self.cluster.managed:
             unread.add("managed")
+        if self.cluster.storage_of is None:
+            unread |= {"storage_of", "storage"}
         cluster = self.cluster.model_dump(mode="json", exclude=unread)
         return json.dumps(
             {
@@ -82,6 +86,7 @@ class Note:
                 "began": self.began,
                 "pool_label": self.pool_label,
                 "tariffs": [asdict(tariff) for tariff in self.tariffs],
+                **({"storage": self.storage} if self.storage else {}),
                 **({"notify": self.notify.model_dump(mode="json")} if self.notify is not None else {}),
             }
         )
@@ -101,6 +106,7 @@ class Note:
                 pool_label=document.get("pool_label", ""),
                 tariffs=tuple(Tariff(**each) for each in document.get("tariffs", ())),
                 notify=_notify(document.get("notify")),
+                storage=str(document.get("storage", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(

@@ -10,6 +10,7 @@ from cloudrec.errors import CloudrecError, DataError, UsageError
 from cloudrec.launchers import launcher
 from cloudrec.launchers.base import outputs
 from cloudrec.launchers.base.ledger import LedgerEvent, RunState, last_launch
+from cloudrec.launchers.base.record import place_after
 from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.observe.goodput import newest_goodput
 from cloudrec.observe.metrics import LatestMetrics, latest_metrics
@@ -33,7 +34,8 @@ class RunView:
         name: the run's name.
         state: its state, from its launcher.
         cause: why it failed or was interrupted, or what is wrong with its folder.
-        cluster: the cluster it runs on.
+        cluster: the cluster it runs on; of several, the one that had it last.
+        elsewhere: the other clusters that it may move to.
         provider: that cluster's provider.
         launcher: the engine that started it.
         world_size: the number of ranks.
@@ -64,6 +66,7 @@ class RunView:
     state: RunState
     cause: str | None = None
     cluster: str | None = None
+    elsewhere: Sequence[str] = ()
     provider: str | None = None
     launcher: str | None = None
     world_size: int | None = None
@@ -114,7 +117,9 @@ def list_runs(runs: Path, *, of: str | None = None) -> list[RunView]:
         of: only the run of this name and those on the cluster of this name; None for all runs.
     """
     folders = (RunFolder(path=path) for path in _folders(runs))
-    views = [view_or_reason(run) for run in folders if of is None or run.name == of or _cluster_of(run) == of]
+    views = [
+        view_or_reason(run) for run in folders if of is None or run.name == of or of in _clusters_of(run)
+    ]
     return sorted(views, key=lambda view: (-(view.created or 0.0), view.name))
 
 
@@ -174,6 +179,7 @@ def view_run(run: RunFolder) -> RunView:
     spec = run.spec()
     status = launcher(spec.launcher).state(run)
     events = run.ledger.outline()
+    cluster = place_after(events, last_launch(events)) or spec.cluster
     metrics, damage = _metrics(run)
     goodput = newest_goodput(metrics.train, outputs.read_summary(run))
     started = [event.time for event in events if event.event == "started"]
@@ -182,7 +188,8 @@ def view_run(run: RunFolder) -> RunView:
         name=run.name,
         state=status.state,
         cause="; ".join(filter(None, (status.cause, damage, _alarm(status.state, metrics)))) or None,
-        cluster=spec.cluster,
+        cluster=cluster,
+        elsewhere=[each for each in (spec.cluster, *spec.elsewhere) if each != cluster],
         provider=spec.provider,
         launcher=spec.launcher,
         world_size=spec.world_size,
@@ -237,11 +244,12 @@ def _alarm(state: RunState, metrics: LatestMetrics) -> str:
     return "" if state.is_final else "; ".join(found)
 
 
-def _cluster_of(run: RunFolder) -> str:
+def _clusters_of(run: RunFolder) -> Sequence[str]:
     try:
-        return run.spec().cluster
+        spec = run.spec()
     except CloudrecError:  # the spec is damaged, so the cluster is unknown
-        return ""
+        return ()
+    return (spec.cluster, *spec.elsewhere)
 
 
 def view_or_reason(run: RunFolder) -> RunView:

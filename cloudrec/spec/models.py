@@ -255,6 +255,25 @@ class BlockSpec(Model):
         return None if self.upfront_usd is None else self.upfront_usd / (self.nodes * self.hours)
 
 
+class SharedStorageSpec(Model):
+    """The storage of another cluster, which the runs of a cluster use.
+
+    Attributes:
+        cluster: the name of the cluster that has it.
+        region: the region that it is in.
+        bucket: the bucket's name.
+        prefix: the prefix of the bucket that runs may use; empty for the whole bucket.
+        key: the ARN or the alias of the key that encrypts it, where a role must be allowed to use it; else
+            empty.
+    """
+
+    cluster: str
+    region: str
+    bucket: str
+    prefix: str = ""
+    key: str = ""
+
+
 def _usual_nodes(earlier: dict[str, Any]) -> int:
     """Return the default number of nodes: two where they are created, so that a run is sharded over nodes."""
     return 1 if earlier.get("provider") in _EXISTING_MACHINES else 2
@@ -410,6 +429,14 @@ class ClusterSpec(Model):
     block: BlockSpec | None = Field(
         None, description="the block of capacity that the cluster has; computed by `up`"
     )
+    storage_of: ClusterName | None = Field(
+        None,
+        description="the cluster whose storage the runs use, of this provider and account in any region; a "
+        "separate bucket when absent",
+    )
+    storage: SharedStorageSpec | None = Field(
+        None, description="the storage of that cluster; computed by `up`"
+    )
     kubernetes_version: Annotated[str, AfterValidator(_version)] | None = Field(
         None, description="version of Kubernetes; the newest in standard support when absent"
     )
@@ -535,6 +562,11 @@ class TrainSpec(Model):
         None,
         description="container image with the trainer; the one last pushed for the cluster when absent, or "
         "else cluster.base_image",
+    )
+    regions: Names = Field(
+        (),
+        description="regions in which the run may train, in order of preference; each has a managed cluster, "
+        "and all of these use one storage (cluster.storage_of); the cluster's alone when empty",
     )
     min_nodes: PositiveInt | None = Field(
         None,

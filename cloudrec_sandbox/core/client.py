@@ -60,6 +60,10 @@ class Control:
             timeout_s=timeout_s,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the TLS context, which cannot be saved; it is made again when it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_tls"}
+
     def order(self, **wishes: object) -> dict[str, Any]:
         """Change the named settings; return all settings as they are afterwards.
 

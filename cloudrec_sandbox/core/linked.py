@@ -3,8 +3,9 @@
 `kubernetes` of /_control: the announcement of `python -m cloudrec_sandbox kubernetes`, or null. Of the file
 that it names as its certificate authority, only certificates are read. From then on a cluster of the cloud
 reports that server's address and authority. Its pools' machines are that server's nodes while they exist, and
-that server takes the cloud's tokens. It serves one cluster at a time: for another cluster, all objects of the
-previous one are deleted, and its identity with them.
+that server takes the cloud's tokens. Each further cluster has a sibling of that server, made when it is
+needed. A server without a cluster is used again: all objects of the previous one are deleted, and its
+identity with them.
 
 A machine that the cloud takes back is evicted there, and the machine of a node that was evicted there ends in
 the cloud. Whether another machine comes is the cloud's decision.
@@ -44,11 +45,20 @@ _DOCUMENTATION = "203.0.113.7"  # of a block that no machine has (RFC 5737)
 
 
 @dataclass
-class Linked:
-    """The server that serves clusters; an empty address for none."""
+class Server:
+    """An API server of the Kubernetes stand-in.
 
-    server: str = ""
-    authority: str = ""  # its certificate authority's certificates, as PEM
+    Attributes:
+        server: its address.
+        authority: its certificate authority's certificates, as PEM.
+        control: its /_control.
+        cluster: the key of the cluster that it serves; empty for none.
+    """
+
+    server: str
+    authority: str
+    control: Control
+    cluster: str = ""
 
     @property
     def host(self) -> str:
@@ -59,6 +69,15 @@ class Linked:
     def authority_data(self) -> str:
         """Return the authority as a kubeconfig has it: base64 of PEM."""
         return base64.b64encode(self.authority.encode()).decode()
+
+
+@dataclass
+class Linked:
+    """The servers that serve clusters; empty without a link."""
+
+    servers: list[Server] = field(default_factory=list)
+    look: Callable[[Any], Mapping[str, Picture]] | None = None
+    lose: Callable[[Any, str], None] | None = None
 
 
 @dataclass
@@ -108,17 +127,31 @@ class Picture:
     orders: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of(world: World) -> Linked | None:
-    """Return the server that serves clusters of this cloud; None if there is none."""
+def of(world: World, cluster: str) -> Server | None:
+    """Return the server of a cluster, which gets one if it has none; None if there is no link.
+
+    Args:
+        world: the cloud's world, whose lock the caller has.
+        cluster: the key of the cluster, as `look` has it.
+    """
     linked = world.state(Linked)
-    return linked if linked.server else None
+    if not linked.servers or linked.look is None:
+        return None
+    existing = linked.look(world).keys() | {cluster}
+    for server in linked.servers:
+        if server.cluster not in existing:
+            server.cluster = ""
+    by_key = {server.cluster: server for server in linked.servers}
+    found = by_key.get(cluster) or by_key.get("") or _sibling(world, linked)
+    found.cluster = cluster
+    return found
 
 
 def order(
     world: World,
     announcement: Mapping[str, Any] | None,
     *,
-    look: Callable[[Any], Picture],
+    look: Callable[[Any], Mapping[str, Picture]],
     lose: Callable[[Any, str], None],
 ) -> None:
     """Link clusters to the server of an announcement; ValueError if it is not an announcement.
@@ -126,13 +159,21 @@ def order(
     Args:
         world: the cloud's world.
         announcement: what the Kubernetes stand-in on this machine printed; None to end the link.
-        look: returns the cluster's picture; called under the world's lock.
+        look: returns a picture of each cluster, by a key that no other cluster has at the same time; an empty
+            one for a cluster that is being created. Called under the world's lock.
         lose: ends a machine whose node the server has lost; called under the world's lock.
     """
     linked = world.state(Linked)
+    linked.servers, linked.look, linked.lose = [], look, lose
     if not announcement:
-        linked.server = linked.authority = ""
         return
+    _follow(world, linked, _server_of(announcement))
+    for cluster, picture in look(world).items():
+        if picture.cluster:
+            of(world, cluster)
+
+
+def _server_of(announcement: Mapping[str, Any]) -> Server:
     try:
         control = Control.of(announcement, timeout_s=_TIMEOUT_S)
         file = str(announcement["certificate_authority"])
@@ -142,8 +183,21 @@ def order(
     place = urlsplit(control.address)
     if place.scheme != "https" or place.hostname not in LOOPBACK:
         raise ValueError(f"kubernetes is at {control.address}; it must be https and on this machine")
-    linked.server, linked.authority = control.address, _certificates(file)
-    follower = _Follower(world, control, look, lose)
+    return Server(server=control.address, authority=_certificates(file), control=control)
+
+
+def _sibling(world: World, linked: Linked) -> Server:
+    """Return another server of the same process, for another cluster."""
+    first = linked.servers[0].control
+    settings = first.order(siblings=len(linked.servers))
+    server = _server_of(settings["siblings"][len(linked.servers) - 1])
+    _follow(world, linked, server)
+    return server
+
+
+def _follow(world: World, linked: Linked, server: Server) -> None:
+    linked.servers.append(server)
+    follower = _Follower(world, server.control)
     threading.Thread(target=follower.follow, name="linked", daemon=True).start()
 
 
@@ -161,26 +215,23 @@ def _certificates(name: str) -> str:
 
 def read(world: World) -> dict[str, Any] | None:
     """Return the link as /_control returns it; None if there is none."""
-    linked = of(world)
-    if linked is None:
+    servers = world.state(Linked).servers
+    if not servers:
         return None
-    return {"endpoints": {"kubernetes": linked.server}, "certificate_authority": linked.authority}
+    first = servers[0]
+    return {
+        "endpoints": {"kubernetes": first.server},
+        "certificate_authority": first.authority,
+        "clusters": {each.cluster: each.server for each in servers if each.cluster},
+    }
 
 
 class _Follower:
-    """Keeps the Kubernetes stand-in's nodes and tokens equal to the cloud's, while they are linked."""
+    """Keeps the nodes and tokens of a server equal to those of its cluster, while they are linked."""
 
-    def __init__(
-        self,
-        world: World,
-        control: Control,
-        look: Callable[[Any], Picture],
-        lose: Callable[[Any, str], None],
-    ) -> None:
+    def __init__(self, world: World, control: Control) -> None:
         self._world = world
         self._control = control
-        self._look = look
-        self._lose = lose
         self._sent: Picture | None = None
         self._lost: set[str] = set()  # machines that the server has lost
 
@@ -188,11 +239,13 @@ class _Follower:
         """Compare the cloud with the server every 0.2 s: the cloud changes with its clock, too."""
         for turn in itertools.count():
             with self._world.lock:
-                # Another order has taken this follower's place.
-                if self._world.state(Linked).server != self._control.address:
-                    return
+                linked = self._world.state(Linked)
+                # By its address: a state that was taken up again has other objects.
+                found = [each for each in linked.servers if each.server == self._control.address]
+                if not found or linked.look is None:
+                    return  # another order has taken this follower's place
                 self._world.settle()
-                picture = self._look(self._world)
+                picture = linked.look(self._world).get(found[0].cluster, Picture())
             if picture != self._sent and self._send(picture):
                 self._sent = picture
             elif turn % _ASK_EVERY == 0 and picture.nodes:
@@ -235,8 +288,10 @@ class _Follower:
         except (OSError, HTTPException, ValueError):
             return
         with self._world.lock:
+            lose = self._world.state(Linked).lose
             for machine in sorted(lost - self._lost):
-                self._lose(self._world, machine)
+                if lose is not None:
+                    lose(self._world, machine)
         self._lost = lost
 
     def _post(self, wishes: Mapping[str, Any]) -> bool:

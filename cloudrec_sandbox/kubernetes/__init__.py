@@ -14,6 +14,8 @@
                 process of the same user that began after the stand-in
     reset       true: back to an empty cluster of the same identity
     identity    makes it another cluster at the same address: the namespaces get other uids
+    siblings    a number: make so many further clusters in this process, with their own API servers and the
+                same `environment` for pods; reads as a list of their announcements
     tokens      list of {"token", "prefix" or "aws_key", "user", "groups"}: the bearer tokens that are
                 accepted; "aws_key" is the access key that signed a token of EKS
     issuer      {"url", "key"}: who issues service accounts' tokens; with "azure": {"tenant", "authority"},

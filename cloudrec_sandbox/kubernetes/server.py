@@ -4,36 +4,51 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.core import certificates, server
 from cloudrec_sandbox.core.admission import TOKEN_VARIABLE
 from cloudrec_sandbox.kubernetes import settings
 from cloudrec_sandbox.kubernetes.engine import Engine
 
+if TYPE_CHECKING:
+    import ssl
+
 __all__ = ["KubernetesServer", "serve", "settings"]
 _NAME = "cloudrec-sandbox"
 _CONTROLLERS = "cloudrec_sandbox.kubernetes.controllers"
+# Settings that a cloud or a test makes for all of its clusters.
+_COPIED = {"environment", "processes", "bookkeeping", "images", "operators", "webhook_lag_s"}
 
 
 class KubernetesServer(server.SandboxServer):
     """Answers for a whole cluster on one port, over HTTPS."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, issued: tuple[Path, ssl.SSLContext] | None = None) -> None:
+        """Bind to a port of 127.0.0.1 (0: a free one).
+
+        Args:
+            port: the port.
+            issued: the authority's file and the server's certificate of a sibling; None to issue others.
+        """
         self._folder = TemporaryDirectory(prefix="cloudrec-sandbox-kubernetes-")
-        self._bundle, tls = certificates.make(Path(self._folder.name))
+        self._bundle, self._context = issued or certificates.make(Path(self._folder.name))
         engine = Engine()
         try:
-            super().__init__(port, engine, tls=tls)
+            super().__init__(port, engine, tls=self._context)
         except OSError:
             engine.world.collector.close()
             self._folder.cleanup()
             raise
         self.world = engine.world
+        self._siblings: list[KubernetesServer] = []
+        if issued is None:
+            self.world.siblings = self
         self._kubeconfig = self._write_kubeconfig()
         if find_spec(_CONTROLLERS):
             start = import_module(_CONTROLLERS).start
@@ -43,11 +58,29 @@ class KubernetesServer(server.SandboxServer):
 
     def server_close(self) -> None:
         """Close the port and end all processes; remove the files."""
+        for sibling in self._siblings:
+            sibling.shutdown()
+            sibling.server_close()
         super().server_close()
         if self.world.controllers is not None:
             self.world.controllers.close()
         self.world.collector.close()
         self._folder.cleanup()
+
+    def announcements(self) -> list[dict[str, Any]]:
+        """Return the announcement of each sibling."""
+        return [sibling.announcement() for sibling in self._siblings]
+
+    def have(self, number: int) -> None:
+        """Make siblings until there are so many."""
+        while len(self._siblings) < number:
+            sibling = KubernetesServer(0, issued=(self._bundle, self._context))
+            for name in _COPIED & self.engine.book.settings.keys():
+                setting = self.engine.book.settings[name]
+                setting.write(sibling.world, setting.read(self.world))
+            sibling.world.clock.speed = self.world.clock.speed
+            threading.Thread(target=sibling.serve_forever, name="sibling", daemon=True).start()
+            self._siblings.append(sibling)
 
     def announcement(self) -> dict[str, Any]:
         """Return what a client needs to reach the server."""

@@ -33,6 +33,16 @@ def _interrupt(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
     world.store.table.changed.notify_all()
 
 
+def _siblings(world: Cluster) -> list[dict[str, Any]]:
+    return world.siblings.announcements() if world.siblings is not None else []
+
+
+def _make_siblings(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
+    if world.siblings is None:
+        raise ValueError("siblings: this server is one of several itself; ask the first one")
+    world.siblings.have(int(value))
+
+
 def _definitions(world: Cluster) -> list[str]:
     return [entry.obj["metadata"]["name"] for entry in world.store.table.all(definitions.KEY)]
 
@@ -57,6 +67,7 @@ book.setting(
     read=lambda world: world.store.webhook_lag_s,
     write=lambda world, value: setattr(world.store, "webhook_lag_s", float(value)),
 )
+book.setting("siblings", read=_siblings, write=_make_siblings)
 book.setting("decisions", read=Decisions.read, write=Decisions.forget)
 book.setting("history", read=lambda world: world.store.table.limit, write=_write_history)
 book.setting("compact", read=lambda world: world.store.table.oldest, write=_compact)

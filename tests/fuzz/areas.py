@@ -140,6 +140,7 @@ _OPTIONS = {
         "--instance-types",
         "--nodes",
         "--capacity",
+        "--storage-of",
         "--ttl",
         "--budget",
         "--autostop",

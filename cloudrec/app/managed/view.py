@@ -44,6 +44,7 @@ class KeeperView:
         at: its last round, in seconds since the epoch; None before the first.
         runs: the runs that have their turn, in the order of their submission.
         queue: the runs that wait for theirs, in the order of their turn.
+        elsewhere: the runs that are in clusters of other regions, each with its cluster.
         pools: the number of nodes that it asked for, by pool; -1 if it is not known now.
         complete: the pools that have all their nodes.
         events: what it did and why, the oldest first.
@@ -53,6 +54,7 @@ class KeeperView:
     at: float | None
     runs: Sequence[KeptRunView]
     queue: Sequence[str]
+    elsewhere: Mapping[str, str]
     pools: Mapping[str, int]
     complete: Sequence[str]
     events: Sequence[KeeperEvent]
@@ -80,6 +82,11 @@ def keeper_view(app: AppContext, known: KnownCluster) -> KeeperView | None:
             for name, kept in record.runs.items()
         ],
         queue=record.queue,
+        elsewhere={
+            name: turn.cluster
+            for name, turn in record.turns.items()
+            if turn.cluster != known.record.name and not turn.ended
+        },
         pools=dict(record.asked),
         complete=tuple(record.complete),
         events=record.events,

@@ -17,7 +17,7 @@ from cloudrec.safe_path import check_part
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cloudrec.app.context import AppContext
@@ -70,15 +70,18 @@ def metered_runs(app: AppContext, views: Sequence[RunView]) -> list[RunView]:
         if cost.ledger is not None:
             found |= {(cost.cluster, row.run): cost.ledger for row in cost.ledger.rows if row.run}
     now = app.now().timestamp()
-    return [_metered(view, found.get((view.cluster or "", view.name)), now) for view in views]
+    return [_metered(view, found, now) for view in views]
 
 
-def _metered(view: RunView, ledger: CostLedger | None, now: float) -> RunView:
+def _metered(view: RunView, ledgers: Mapping[tuple[str, str], CostLedger], now: float) -> RunView:
+    """Return a run with the sum of what its nodes cost in each of its clusters."""
     last = view.ended if view.is_over and view.ended is not None else now
+    ledger = ledgers.get((view.cluster or "", view.name))
     if ledger is None or ledger.at < last - _RECENT_S:
         return view
-    prices = [row.usd for row in ledger.rows if row.run == view.name]
-    return replace(view, cost_usd=total(*prices))
+    others = (ledgers.get((cluster, view.name)) for cluster in view.elsewhere)
+    rows = [row for each in (ledger, *others) if each is not None for row in each.rows]
+    return replace(view, cost_usd=total(*(row.usd for row in rows if row.run == view.name)))
 
 
 def file_of(app: AppContext, cost: ClusterCost) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cloudrec import providers
@@ -19,6 +21,7 @@ from cloudrec.app.run.data_tier import fill, plan_of, with_tier
 from cloudrec.app.run.model_source import with_model_source
 from cloudrec.app.run.pods_image import pods_image
 from cloudrec.app.run.pushed_data import with_dataset
+from cloudrec.app.run.regions import clusters_for, refuse_unequal
 from cloudrec.app.run.trainer_config import (
     absolute_flags,
     check_configuration,
@@ -44,7 +47,7 @@ from cloudrec.providers.base.storage.tiers import LUSTRE
 from cloudrec.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cloudrec.app.context import AppContext
     from cloudrec.app.run.user_script import PackedScript
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from cloudrec.process.ray_target import RayTarget
     from cloudrec.providers.base.access import Access
     from cloudrec.providers.base.protocol import Offer
+    from cloudrec.providers.base.storage.tiers import DataChoice
     from cloudrec.spec.load import Loaded
     from cloudrec.spec.models import ClusterSpec
 
@@ -87,27 +91,19 @@ def train(
         PreflightError: no cluster is up, an extra is missing, or the nodes have no room for the dataset.
         UsageError: the name is taken.
     """
-    wanted = loaded.spec.cluster
-    named = ("cluster", "provider") in loaded.origins
-    cluster = choose(app, provider_name=wanted.provider if named else None, cluster_name=wanted.name)
-    app.provider(cluster.provider, complete=True)
-    report_missing(app, cluster)
-    place = place_of(app, loaded, cluster)
-    launcher = place.launcher
-    refuse_without_nodes(cluster, place.access)
-    refuse_wishes(cluster, place.access, loaded.spec.train.settings)
+    cluster, *others = clusters_for(app, loaded)
+    place, launcher = _checked_place(app, loaded, cluster)
     script = user_script(app, loaded, flags)
-    spec = run_spec(loaded, place, () if script else flags, script=script)
+    spec_for = partial(run_spec, loaded, flags=() if script else flags, script=script)
+    spec = spec_for(place)
     require_store(spec.storage)
     refuse_unreachable(app, cluster, place.access)
-    spec = with_dataset(app, spec, launcher)
-    uri = spec.trainer.dataset_path
-    spec, data = with_tier(app, cluster, spec, place.access, launcher, wanted=loaded.spec.train.data_tier)
-    spec = replace(spec, trainer_settings=check_configuration(spec))
-    check_dataset(spec, launcher)
-    check_init_from(spec, launcher)
-    check_secrets(spec, launcher, app.environment)
+    first = with_dataset(app, spec, launcher)
+    uri = first.trainer.dataset_path
+    spec, data = _completed(app, loaded, place, first)
     warn_of_silence(app, loaded, cluster, launcher)
+    elsewhere = [_elsewhere(app, loaded, other, first, spec_for=spec_for) for other in others]
+    spec = replace(spec, elsewhere=tuple(each.spec.cluster for each in elsewhere))
     launcher.preflight(spec)
     folder = RunFolder(path=app.home.run(spec.name))
     if folder.path.exists():
@@ -118,18 +114,90 @@ def train(
     prepared = _planned(app, cluster, launcher, folder, spec)
     if not decide(replace(prepared, data=plan_of(data) if data else None)):
         return None
-    with app.cluster_lock(cluster.title):
-        app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
+    with _locked(app, [cluster, *others]):
+        for each in (cluster, *others):
+            app.provider(each.provider).access(each)  # it may have gone while the user was asked
         if data is not None and data.tier.name == LUSTRE:
             fill(app, cluster, spec, uri)
         _prepare_cluster(app, place, spec)
-        folder = create_run(app.home.runs, spec)
+        for other in elsewhere:
+            _prepare_cluster(app, other.place, other.spec)
+        folder = create_run(app.home.runs, spec, [other.spec for other in elsewhere])
         if script:
             keep_archive(folder, script.archive.data)
         with passed_on(spec, launcher):
             _tell_id(app, folder, launcher.submit(folder))
     await_end(folder, spec)
     return folder
+
+
+class _Elsewhere(NamedTuple):
+    """A run in another cluster that it may move to."""
+
+    place: RunTarget
+    spec: RunSpec
+
+
+def _checked_place(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> tuple[RunTarget, Launcher]:
+    """Return where a run is launched, after the checks of the cluster."""
+    app.provider(cluster.provider, complete=True)
+    report_missing(app, cluster)
+    place = place_of(app, loaded, cluster)
+    refuse_without_nodes(cluster, place.access)
+    refuse_wishes(cluster, place.access, loaded.spec.train.settings)
+    return place, place.launcher
+
+
+def _completed(
+    app: AppContext, loaded: Loaded, place: RunTarget, spec: RunSpec
+) -> tuple[RunSpec, DataChoice | None]:
+    """Return the spec with the tier of its dataset and all settings, after the checks of the trainer."""
+    cluster, launcher = place.cluster, place.launcher
+    spec, data = with_tier(app, cluster, spec, place.access, launcher, wanted=loaded.spec.train.data_tier)
+    spec = replace(spec, trainer_settings=check_configuration(spec))
+    check_dataset(spec, launcher)
+    check_init_from(spec, launcher)
+    check_secrets(spec, launcher, app.environment)
+    return spec, data
+
+
+def _elsewhere(
+    app: AppContext, loaded: Loaded, cluster: ClusterSpec, first: RunSpec, *, spec_for: Callable[..., RunSpec]
+) -> _Elsewhere:
+    """Return a run in another cluster, with the same name, program, dataset and storage as in the first one.
+
+    Args:
+        app: what every use case works with.
+        loaded: the spec, with where each value stood.
+        cluster: the other cluster.
+        first: the run in the first cluster, before the tier of its dataset is chosen.
+        spec_for: returns the run's spec for a place, see `run_spec`.
+    """
+    place, launcher = _checked_place(app, loaded, cluster)
+    if place.target is None or not launcher.nodes_of_cluster:
+        raise UsageError(
+            f"launcher {launcher.name!r} cannot move a run to another region",
+            remedy="leave --regions out, or use a launcher of Kubernetes",
+        )
+    spec = spec_for(place, name=first.name)
+    refuse_unequal(first, spec)
+    refuse_unreachable(app, cluster, place.access)
+    uri = first.trainer.dataset_path
+    if uri and not spec.trainer.dataset_path:
+        spec = replace(spec, trainer_config={**spec.trainer_config, "dataset_path": uri})
+    spec, _ = _completed(app, loaded, place, spec)
+    spec = replace(spec, elsewhere=(first.cluster,))
+    launcher.preflight(spec)
+    return _Elsewhere(place, spec)
+
+
+@contextmanager
+def _locked(app: AppContext, clusters: Sequence[ClusterSpec]) -> Iterator[None]:
+    """Lock clusters, always in the order of their names, so that two commands never wait for each other."""
+    with ExitStack() as stack:
+        for title in sorted(each.title for each in clusters):
+            stack.enter_context(app.cluster_lock(title))
+        yield
 
 
 def _prepare_cluster(app: AppContext, place: RunTarget, spec: RunSpec) -> None:
@@ -166,17 +234,26 @@ def resume(
         refuse_ended(app, cluster, access)
         refuse_without_nodes(cluster, access)
         refuse_unreachable(app, cluster, access)
+    others = [choose(app, provider_name=spec.provider, cluster_name=title) for title in spec.elsewhere]
+    for other in others:
+        access = app.provider(other.provider).access(other)
+        refuse_ended(app, other, access)
+        refuse_unreachable(app, other, access)
+    specs = [spec, *map(folder.spec_in, spec.elsewhere)]
     if nproc_per_node is not None:
-        spec = _resized(spec, nproc_per_node)
-        access = app.provider(cluster.provider).access(cluster)
-        _processes(nproc_per_node, access, launcher)  # refuses too many
+        specs = [_resized(each, nproc_per_node) for each in specs]
+        for each in (cluster, *others):
+            access = app.provider(each.provider).access(each)
+            _processes(nproc_per_node, access, launcher)  # refuses too many
+    spec = specs[0]
     check_secrets(spec, launcher, app.environment)
-    launcher.preflight(spec)
+    for other_spec in specs:
+        launcher.preflight(other_spec)
     if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
-    with app.cluster_lock(cluster.title):
+    with _locked(app, [cluster, *others]):
         if nproc_per_node is not None and launcher.state(folder).state in _RESUMABLE:
-            folder.write_spec(spec)
+            folder.write_spec(*specs)
         with passed_on(spec, launcher):
             _tell_id(app, folder, launcher.submit(folder))
     await_end(folder, spec)

@@ -66,6 +66,11 @@ if TYPE_CHECKING:
     help="Let the cluster's keeper create GPU nodes for runs, replace lost ones and remove them  "
     "[default: on spot capacity]",
 )
+@click.option(
+    "--storage-of",
+    metavar="CLUSTER",
+    help="Use the bucket of this cluster, also from another region, rather than a new one.",
+)
 @click.option("--ttl", metavar="TIME", help="Remove the cluster after this time, e.g. 8h or 2d.")
 @click.option(
     "--autostop", metavar="TIME", help="Scale GPU nodes to zero after this time without an active run."

@@ -83,7 +83,8 @@ def _turns(keeper: KeeperView) -> list[tuple[str, str, str]]:
     first = [
         (run.name, "has nodes" if run.has_nodes else "waits for nodes", run.reason) for run in keeper.runs
     ]
-    return [*first, *((run, "waits for its turn", "") for run in keeper.queue)]
+    elsewhere = [(run, f"in cluster {cluster}", "") for run, cluster in keeper.elsewhere.items()]
+    return [*first, *((run, "waits for its turn", "") for run in keeper.queue), *elsewhere]
 
 
 @click.command()

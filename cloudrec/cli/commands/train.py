@@ -118,6 +118,11 @@ if TYPE_CHECKING:
     help="On a managed cluster: use no node that costs more than this an hour.",
 )
 @click.option(
+    "--regions",
+    metavar="A,B",
+    help="Move the run to another region when one has no nodes; see docs/managed.md.",
+)
+@click.option(
     "--nproc-per-node",
     type=int,
     help="Processes per node  [default: one per GPU, or 1; with --resume: as before]",
@@ -147,6 +152,7 @@ def train(
     launcher: str | None,
     nodes: int | None,
     min_nodes: int | None,
+    regions: str | None,
     image: str | None,
     allow_tcp: bool | None,
     data_tier: str | None,
@@ -185,6 +191,7 @@ def train(
         ("train", "launcher"): ("--launcher", launcher),
         ("train", "nodes"): ("--nodes", nodes),
         ("train", "min_nodes"): ("--min-nodes", min_nodes),
+        ("train", "regions"): ("--regions", regions),
         ("train", "image"): ("--image", image),
         ("train", "allow_tcp"): ("--allow-tcp", allow_tcp),
         ("train", "data_tier"): ("--data-tier", data_tier),

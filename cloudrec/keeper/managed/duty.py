@@ -9,6 +9,7 @@ from cloudrec.errors import CloudrecError
 from cloudrec.keeper.managed.keeper import RunKeeper
 from cloudrec.keeper.managed.leader import Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
+from cloudrec.keeper.managed.sharing import TurnKeeper
 from cloudrec.kubernetes.client.errors import KubeError
 from cloudrec.kubernetes.manifests.guard import NAME
 from cloudrec.providers.base.facts import facts_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from cloudrec.keeper.meter import Tariff
     from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.launchers.base.results_store import Place
     from cloudrec.providers.base.protocol import SizesPools
     from cloudrec.spec.models import ClusterSpec
 
@@ -31,6 +33,7 @@ def manage(
     tariffs: Sequence[Tariff],
     sizer: Callable[[ClusterSpec], SizesPools | None],
     identity: str,
+    turns: Callable[[str], Place] | None = None,
     report: Callable[[str], None],
 ) -> None:
     """Give the runs of a managed cluster their nodes. An error is reported; the next round does the rest.
@@ -43,6 +46,7 @@ def manage(
         tariffs: the prices of its pools.
         sizer: returns what sizes the pools; None if the provider cannot.
         identity: the name of this process, unique in the cluster.
+        turns: returns the folder of a run's turns; None if the storage of the runs is not known.
         report: receives a line for each change.
     """
     leader = Leader(kube=kube, namespace=namespace, identity=identity)
@@ -70,6 +74,7 @@ def manage(
             sizes=partial(pools.pools, cluster),
             keep=partial(_keep, kube, namespace),
             report=report,
+            turns=TurnKeeper(cluster=cluster.title, open=turns, report=report) if turns else None,
         ).round(ManagedRecord.of((found.get("data") or {}).get(MANAGED, "")))
     except CloudrecError as error:
         report(f"the runs' nodes stay as they are: {error.message}")

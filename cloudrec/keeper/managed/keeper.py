@@ -14,7 +14,7 @@ from cloudrec.errors import CloudrecError
 from cloudrec.keeper.managed.pools import pool_views
 from cloudrec.keeper.managed.progress import read_progress
 from cloudrec.keeper.managed.record import TAKEN_BACK, KeptRun
-from cloudrec.keeper.managed.runs import managed_runs, pods_by_node, queue_run, release_run
+from cloudrec.keeper.managed.runs import forget_run, managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
 from cloudrec.planning.spot.history import CapacityHistory
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from cloudrec.keeper.managed.pools import PoolView
     from cloudrec.keeper.managed.record import ManagedRecord
     from cloudrec.keeper.managed.runs import ManagedRun
+    from cloudrec.keeper.managed.sharing import TurnKeeper
     from cloudrec.keeper.meter import Tariff
     from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.launchers.kubernetes.turns import Turn
     from cloudrec.planning.spot.policy import Decision
     from cloudrec.providers.base.protocol import PoolSize
 
@@ -38,6 +40,7 @@ RESTART_S, SAVE_S = 300.0, 30.0
 # Some of a run's nodes cost money and do nothing: after this time the request is given back.
 PARTIAL_S = 900.0
 SLOW_S = 420.0  # in which nodes that the cloud has become nodes of the cluster
+LEAVE_S = 120.0  # a run of several clusters leaves one whose candidates have all been refused for so long
 LINGER_S = 300.0  # nodes stay for so long after a run, for the next one
 _UNKNOWN = -1  # a size for which both a request and a release ask the cloud
 _AGAIN_S = 60.0  # a size that the cloud does not show yet is asked for again after this time
@@ -59,6 +62,7 @@ class RunKeeper:
         sizes: returns the cloud's pools.
         keep: writes the record.
         report: receives a line for each change.
+        turns: this cluster's part in the runs of several clusters; None if it does not know their storage.
     """
 
     kube: Kube
@@ -72,6 +76,7 @@ class RunKeeper:
     sizes: Callable[[], Sequence[PoolSize]]
     keep: Callable[[ManagedRecord], None]
     report: Callable[[str], None]
+    turns: TurnKeeper | None = None
 
     def round(self, record: ManagedRecord) -> ManagedRecord:
         """Look, decide and act; return the new record, which is written."""
@@ -79,8 +84,9 @@ class RunKeeper:
         pools = [each.pool for each in self._pools]
         views = pool_views(self.kube, self.pool_label, pools, self.unhealthy)
         sizes = {size.name: size for size in self._sizes() if size.name in views}
-        runs = managed_runs(self.kube, self.namespace)
-        active, record = self._turns(runs, _adopted(replace(record, at=now), views, sizes))
+        record = _adopted(replace(record, at=now), views, sizes)
+        runs, record = self._here(managed_runs(self.kube, self.namespace), record)
+        active, record = self._turns(runs, record)
         pods = {run.name: pods_by_node(self.kube, self.namespace, run.name) for run in active}
         record = _owned(record, active, pods, views)
         record = _seen(record, views, sizes)
@@ -95,6 +101,42 @@ class RunKeeper:
         self._give_nodes(record, active, views, pods)
         self.keep(record)
         return record
+
+    def _here(
+        self, runs: Sequence[ManagedRun], record: ManagedRecord
+    ) -> tuple[list[ManagedRun], ManagedRecord]:
+        """Return the runs that this cluster has; suspend those that another cluster has."""
+        here: list[ManagedRun] = []
+        turns: dict[str, Turn] = {}
+        for run in runs:
+            if not run.is_shared:
+                here.append(run)
+                continue
+            if self.turns is None:
+                self.report(f"run {run.name}: the storage of its turns is not known; `cloudrec up` writes it")
+                continue
+            known = record.turns.get(run.name)
+            turn = known if _is_over(run, known) else self.turns.look(run, known, record.at)
+            if turn is None:
+                continue
+            if self.turns.has(run, turn):
+                if run.ended:
+                    turn = self.turns.close(run, turn, record.at) or turn
+                else:
+                    here.append(run)
+            elif turn.launch == run.launch and not run.ended:
+                self._keep_away(run, turn)
+            turns[run.name] = turn
+        return here, replace(record, turns=turns)
+
+    def _keep_away(self, run: ManagedRun, turn: Turn) -> None:
+        """Suspend a run that another cluster has, and take one that has ended there out of the queue."""
+        if not turn.ended and not run.is_suspended:
+            queue_run(self.kube, run, self.namespace)
+            self.report(f"run {run.name} is in cluster {turn.cluster}")
+        elif turn.ended and run.is_queued:
+            forget_run(self.kube, run, self.namespace)
+            self.report(f"run {run.name} has {turn.ended} in cluster {turn.cluster}")
 
     @property
     def _pools(self) -> list[Tariff]:
@@ -138,8 +180,8 @@ class RunKeeper:
                 self.report(f"run {run.name} has its turn")
         for name in record.runs:
             if name not in names:
-                record = record.noting(f"run {name} has ended", run=name)
-        kept = {run.name: record.runs.get(run.name, KeptRun()) for run in active}
+                record = record.noting(f"run {name} {_whereabouts(record, name)}", run=name)
+        kept = {run.name: record.runs.get(run.name, _received(record, run.name)) for run in active}
         return active, replace(record, runs=kept, queue=tuple(run.name for run in waiting))
 
     def _has_room(self, active: Sequence[ManagedRun], record: ManagedRecord) -> bool:
@@ -213,7 +255,11 @@ class RunKeeper:
             record = record.noting(decision.reason, run=run.name)
             kept = replace(kept, reason=decision.reason)
         kept = self._measured(_worked(run, kept, record.at, pods, on), record, pods, on)
+        is_without = on is None and not any(record.owner.get(each) == run.name for each in record.complete)
+        kept = replace(kept, without_since=(kept.without_since or record.at) if is_without else 0.0)
         record = replace(record, runs={**record.runs, run.name: kept})
+        if run.is_shared and is_without and _is_out_of_stock(situation, record.at - kept.without_since):
+            return self._leave(run, record), set()
         wanted = {*decision.keep, *decision.request, *([decision.run_on] if decision.run_on else [])}
         wanted -= self._partial(record, views, run.nodes, decision)
         for pool in (each.pool for each in self._pools if each.pool in wanted):
@@ -230,6 +276,22 @@ class RunKeeper:
         return replace(
             record, owner={pool: name for pool, name in record.owner.items() if pool not in left}
         ), wanted
+
+    def _leave(self, run: ManagedRun, record: ManagedRecord) -> ManagedRecord:
+        """Offer a run that gets no nodes here to the next cluster, while no pod of it has a node."""
+        turn = record.turns.get(run.name)
+        if self.turns is None or turn is None or len(turn.clusters) == 1:
+            return record
+        queue_run(self.kube, run, self.namespace)
+        if pods_by_node(self.kube, self.namespace, run.name):
+            return record  # nodes came at this moment; the next round resumes it
+        offered = self.turns.offer(run, turn, record.runs[run.name], record.at)
+        if offered is None:
+            return record
+        self.report(f"run {run.name} has no nodes here: it is offered to cluster {offered.cluster}")
+        return replace(record, turns={**record.turns, run.name: offered}).noting(
+            f"no nodes: it is offered to cluster {offered.cluster}", run=run.name
+        )
 
     def _measured(
         self,
@@ -405,6 +467,35 @@ class RunKeeper:
             if not metadata.get("deletionTimestamp"):
                 self.report(f"pod {metadata['name']} ends: {why}")
                 self.kube.delete("Pod", metadata["name"], namespace=self.namespace, uid=metadata["uid"])
+
+
+def _is_over(run: ManagedRun, turn: Turn | None) -> bool:
+    """Return whether a run's turns need not be read again: this launch has ended, as they say already."""
+    return turn is not None and bool(turn.ended) and turn.launch == run.launch and not run.is_queued
+
+
+def _whereabouts(record: ManagedRecord, run: str) -> str:
+    """Return what became of a run that is no longer active here."""
+    turn = record.turns.get(run)
+    return f"is in cluster {turn.cluster}" if turn is not None and not turn.ended else "has ended"
+
+
+def _received(record: ManagedRecord, run: str) -> KeptRun:
+    """Return what is known of a run that becomes active: of one from another cluster, its steps."""
+    turn = record.turns.get(run)
+    if turn is None or turn.step is None:
+        return KeptRun()
+    return KeptRun(step=turn.step, steps=turn.steps, saved=turn.step)
+
+
+def _is_out_of_stock(situation: Situation, without_s: float) -> bool:
+    """Return whether a run without nodes has been refused by every candidate that it may have at any time."""
+    spot = [each.name for each in situation.candidates if each.is_spot]
+    refused = all(
+        situation.history[name].is_up is False and situation.now - situation.history[name].at <= LEAVE_S
+        for name in spot
+    )
+    return refused and without_s >= LEAVE_S
 
 
 def _adopted(

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cloudrec.errors import DataError
+from cloudrec.launchers.kubernetes.turns import Turn
 from cloudrec.planning.spot.history import CapacityHistory
 from cloudrec_contract.safe_json import safe_object
 
@@ -48,6 +50,7 @@ class KeptRun:
         save_s: the seconds in which that was written; None if it is not known.
         restart_s: the seconds from complete nodes to the first steps, as measured last; None before that.
         reason: the last decision's reason.
+        without_since: since when the run has had no nodes; 0 if it has some.
     """
 
     worked_s: float = 0.0
@@ -60,6 +63,7 @@ class KeptRun:
     save_s: float | None = None
     restart_s: float | None = None
     reason: str = ""
+    without_since: float = 0.0
 
     @property
     def done(self) -> float | None:
@@ -85,6 +89,7 @@ class ManagedRecord:
         complete: since when a pool has had all nodes, by pool.
         broken: since when a pool has lost a part of its nodes, by pool.
         history: what was seen of each pool's capacity.
+        turns: the newest turn of each run of several clusters.
         free_since: since when no run needs nodes; 0 if one does.
         events: the newest events, the oldest first.
     """
@@ -98,6 +103,7 @@ class ManagedRecord:
     complete: Mapping[str, float] = field(default_factory=dict)
     broken: Mapping[str, float] = field(default_factory=dict)
     history: Mapping[str, CapacityHistory] = field(default_factory=dict)
+    turns: Mapping[str, Turn] = field(default_factory=dict)
     free_since: float = 0.0
     events: tuple[KeeperEvent, ...] = ()
 
@@ -112,10 +118,13 @@ class ManagedRecord:
                     "runs": {name: KeptRun(**kept) for name, kept in known["runs"].items()},
                     "queue": tuple(str(each) for each in known["queue"]),
                     "history": {pool: CapacityHistory(**seen) for pool, seen in known["history"].items()},
+                    "turns": {
+                        name: Turn.of(json.dumps(turn)) for name, turn in known.get("turns", {}).items()
+                    },
                     "events": tuple(KeeperEvent(**each) for each in known["events"]),
                 }
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (DataError, ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
     def to_json(self) -> str:

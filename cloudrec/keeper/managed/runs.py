@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import UsageError
 from cloudrec.kubernetes.client.errors import AbsentError
 from cloudrec.kubernetes.manifests.names import MANAGED_BY, MANAGER, ROLE, RUN, TRAINER
-from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, QUEUED, WORK
+from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, QUEUED, TURNS, WORK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.launchers.kubernetes.submit import launch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, kw_only=True)
 class ManagedRun:
-    """A run that has not ended.
+    """A run that has not ended, or one of several clusters.
 
     Attributes:
         name: its name.
@@ -37,6 +38,9 @@ class ManagedRun:
         max_price: the most that a node may cost, in USD an hour; None for any price.
         is_suspended: whether it is suspended.
         is_queued: whether the keeper has suspended it until its turn.
+        launch: the number of its launch.
+        is_shared: whether it may move to clusters of other regions.
+        ended: how it ended, succeeded or failed; empty before its end.
     """
 
     name: str
@@ -48,6 +52,9 @@ class ManagedRun:
     max_price: float | None
     is_suspended: bool
     is_queued: bool
+    launch: int = 0
+    is_shared: bool = False
+    ended: str = ""
 
     @property
     def is_wanted(self) -> bool:
@@ -56,7 +63,7 @@ class ManagedRun:
 
 
 def managed_runs(kube: Kube, namespace: str) -> list[ManagedRun]:
-    """Return the runs that have not ended, in the order of their creation."""
+    """Return the runs that have not ended, and all of several clusters, in the order of their creation."""
     found = list[ManagedRun]()
     for launcher in launchers().values():
         if not isinstance(launcher, KubeLauncher):
@@ -66,13 +73,14 @@ def managed_runs(kube: Kube, namespace: str) -> list[ManagedRun]:
             jobs = kube.list(engine.kind, namespace=namespace, labels=_RUNS)
         except (AbsentError, UsageError):  # the kind of an operator that is not installed
             continue
-        found += [_run(job, engine) for job in jobs if engine.phase(job).state not in ("succeeded", "failed")]
+        found += [run for run in (_run(job, engine) for job in jobs) if run.is_shared or not run.ended]
     return sorted(found, key=lambda run: (run.began, run.name))
 
 
 def _run(job: Mapping[str, Any], engine: JobOperator) -> ManagedRun:
     metadata = job["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    state = engine.phase(job).state
     return ManagedRun(
         name=metadata["name"],
         engine=engine,
@@ -83,6 +91,9 @@ def _run(job: Mapping[str, Any], engine: JobOperator) -> ManagedRun:
         max_price=_number(labels.get(MAX_PRICE)),
         is_suspended=engine.is_suspended(job),
         is_queued=QUEUED in annotations,
+        launch=launch_of(job),
+        is_shared=TURNS in labels,
+        ended=state if state in ("succeeded", "failed") else "",
     )
 
 
@@ -97,6 +108,12 @@ def release_run(kube: Kube, run: ManagedRun, namespace: str) -> None:
     change = run.engine.suspension(is_suspended=False)
     mark = {"metadata": {"annotations": {QUEUED: None}}}
     kube.patch(run.engine.kind, run.name, {**change, **mark}, namespace=namespace)
+
+
+def forget_run(kube: Kube, run: ManagedRun, namespace: str) -> None:
+    """Take a suspended run out of the queue, as of one that has ended in another cluster."""
+    mark = {"metadata": {"annotations": {QUEUED: None}}}
+    kube.patch(run.engine.kind, run.name, mark, namespace=namespace)
 
 
 def pods_by_node(kube: Kube, namespace: str, run: str) -> Mapping[str, list[dict[str, Any]]]:

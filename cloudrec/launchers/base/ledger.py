@@ -12,6 +12,7 @@ starts on a new line. A launcher records:
     running         attempt                         they train again
     stop_requested  grace_s                         a user requested the end
     stopping        grace_s                         the trainer was signalled to end
+    moved           cluster                         a run of several clusters is in this one now
     succeeded, failed, interrupted                  the end: cause, attempt, exit_codes, checkpoint
 """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.runspec import RunSpec
 
 _LOCK_S = 10.0
-LOST, PREEMPTED = "pod_lost", "preempted"
+LOST, PREEMPTED, MOVED = "pod_lost", "preempted", "moved"
 
 
 def writing(run: RunFolder) -> AbstractContextManager[None]:
@@ -63,6 +63,20 @@ def note_state(
         run.ledger.append("running", launch=launch, attempt=status.attempt)
     elif status.state.is_final and event_name not in own:
         run.ledger.append(event_name, launch=launch, cause=status.cause, attempt=status.attempt, **details)
+
+
+def note_place(run: RunFolder, events: Sequence[LedgerEvent], launch: int, cluster: str) -> None:
+    """Record the cluster that has a run of several clusters, if it is another one than before."""
+    if place_after(events, launch) != cluster:
+        run.ledger.append(MOVED, launch=launch, cluster=cluster)
+
+
+def place_after(events: Sequence[LedgerEvent], launch: int) -> str:
+    """Return the cluster that had a launch last; empty for a run of one cluster, or before its first look."""
+    places = [
+        event.details.get("cluster") for event in events if (event.event, event.launch) == (MOVED, launch)
+    ]
+    return str(places[-1]) if places else ""
 
 
 def attempts(events: Sequence[LedgerEvent], launch: int) -> int:

@@ -12,8 +12,10 @@ from cloudrec.errors import DataError, UsageError
 from cloudrec.home import is_locked, make_private, read_text, storage_error, write_atomically
 from cloudrec.launchers.base.ledger import Ledger
 from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.safe_path import safe_join
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _COMMIT = "commit-*.json"  # one for each run that wrote to the folder
@@ -82,28 +84,48 @@ class RunFolder:
 
     def spec(self) -> RunSpec:
         """Return the run's spec; UsageError if there is no such run, DataError if spec.json is damaged."""
+        return self._read_spec(self.spec_file)
+
+    def spec_in(self, cluster: str) -> RunSpec:
+        """Return the spec for another cluster that the run may move to; the same errors as `spec`."""
+        return self._read_spec(_elsewhere(self.path, cluster))
+
+    def _read_spec(self, file: Path) -> RunSpec:
         try:
-            return RunSpec.from_json(read_text(self.spec_file))
+            return RunSpec.from_json(read_text(file))
         except FileNotFoundError as error:
             if self.path.is_dir():
-                raise DataError(f"the run {self.name!r} has no spec.json in {self.path}") from error
+                raise DataError(f"the run {self.name!r} has no {file.name} in {file.parent}") from error
             raise UsageError(
                 f"there is no run {self.name!r} in {self.path.parent}",
                 remedy="`cloudrec status` lists the runs there are",
             ) from error
         except (UnicodeDecodeError, DataError) as error:
             reason = error.message if isinstance(error, DataError) else "it is not UTF-8 text"
-            raise DataError(f"{self.spec_file} is damaged: {reason}") from error
+            raise DataError(f"{file} is damaged: {reason}") from error
         except OSError as error:
-            raise DataError(f"cannot read {self.spec_file}: {error.strerror or error}") from error
+            raise DataError(f"cannot read {file}: {error.strerror or error}") from error
 
-    def write_spec(self, spec: RunSpec) -> None:
-        """Replace the spec for the next launch; no process of the run may live."""
+    def write_spec(self, spec: RunSpec, *elsewhere: RunSpec) -> None:
+        """Replace the specs for the next launch; no process of the run may live.
+
+        Args:
+            spec: the run's spec.
+            elsewhere: its specs for other clusters.
+        """
+        for each in elsewhere:
+            write_atomically(_elsewhere(self.path, each.cluster), each.to_json())
         write_atomically(self.spec_file, spec.to_json())
 
 
-def create_run(runs: Path, spec: RunSpec) -> RunFolder:
-    """Create the folder of a new run atomically; UsageError if a run of this name exists."""
+def create_run(runs: Path, spec: RunSpec, elsewhere: Sequence[RunSpec] = ()) -> RunFolder:
+    """Create the folder of a new run atomically; UsageError if a run of this name exists.
+
+    Args:
+        runs: the folder of all runs.
+        spec: the run.
+        elsewhere: the same run for each other cluster that it may move to.
+    """
     make_private(runs)
     target = runs / spec.name
     draft = runs / f".{spec.name}.{os.getpid()}.new"
@@ -112,6 +134,10 @@ def create_run(runs: Path, spec: RunSpec) -> RunFolder:
     make_private(draft / "logs")
     try:
         write_atomically(draft / "spec.json", spec.to_json())
+        for each in elsewhere:
+            file = _elsewhere(draft, each.cluster)
+            make_private(file.parent)
+            write_atomically(file, each.to_json())
         draft.rename(target)  # refused if the target is a folder that is not empty
     except OSError as error:
         if target.exists():
@@ -123,6 +149,11 @@ def create_run(runs: Path, spec: RunSpec) -> RunFolder:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return RunFolder(path=target)
+
+
+def _elsewhere(folder: Path, cluster: str) -> Path:
+    """Return the file of the spec for another cluster, which may be named in foreign data."""
+    return safe_join(folder / "elsewhere", f"{cluster}.json")
 
 
 def newest_checkpoint(folder: Path) -> int | None:

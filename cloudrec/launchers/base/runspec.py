@@ -85,6 +85,7 @@ class RunSpec:
         staged_gb: GB of the dataset that each node copies to its disk first; 0 for none, or an unknown size.
         notify: who is notified how the run ends, as `notify` of the spec; empty for no one.
         metrics_port: the port at which its metrics are served for Prometheus; 0 for none.
+        elsewhere: the other clusters of several regions that the run may move to, in their order.
         trainer_settings: all settings, as the trainer has resolved them; None if the trainer is another
             program, or an earlier release launched the run. Read `trainer`, which is always set.
     """
@@ -123,6 +124,7 @@ class RunSpec:
     staged_gb: float = 0.0
     notify: Mapping[str, Any] = field(default_factory=dict)
     metrics_port: int = 0
+    elsewhere: tuple[str, ...] = ()
     trainer_settings: TrainerSettings | None = None
 
     def __post_init__(self) -> None:
@@ -285,7 +287,7 @@ _INTEGER = ("nproc_per_node", "nodes", "max_restarts", "min_nodes", "metrics_por
 _FLOAT = ("stop_grace_s", "staged_gb", "hourly_usd")
 _OBJECT = ("trainer_config", "settings", "notify")
 _TEXTS_BY_NAME = ("environment", "secrets", "versions")
-_WORDS = ("trainer_flags", "trainer_command")
+_WORDS = ("trainer_flags", "trainer_command", "elsewhere")
 _NESTED = ("setup", "target", "script")
 
 

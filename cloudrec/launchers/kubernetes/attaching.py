@@ -18,6 +18,7 @@ from cloudrec.kubernetes.client import streams
 from cloudrec.kubernetes.client.streams import ContainerPlace, LocalEnd
 from cloudrec.launchers.base.attach import check_rank
 from cloudrec.launchers.kubernetes.context import connect, target_of
+from cloudrec.launchers.kubernetes.turns import spec_here
 from cloudrec.launchers.kubernetes.watch.seeking import RankPods, container_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _carried(kube: Kube, place: ContainerPlace, port: int, client: socket.socket
 
 def _place(engine: JobOperator, run: RunFolder, rank: int) -> tuple[Kube, ContainerPlace]:
     """Return the container in which a rank runs."""
-    spec, target = run.spec(), target_of(run.spec())
+    spec = spec_here(run)
+    target = target_of(spec)
     check_rank(spec, rank)
     kube = connect(target)
     pods = RankPods(kube, engine, spec, namespace=target.namespace, rank=rank)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.launchers.base import results
 from cloudrec.launchers.kubernetes.context import connect, target_of
+from cloudrec.launchers.kubernetes.turns import spec_here
 from cloudrec.launchers.kubernetes.watch.lines import KubernetesRankLog
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.seeking import RankPods
@@ -84,7 +85,8 @@ class KubeLauncher:
 
     def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
         """Yield one rank's lines, from all pods that it ran in."""
-        spec, target = run.spec(), target_of(run.spec())
+        spec = spec_here(run)
+        target = target_of(spec)
         if spec.storage and not self.engine.prints:
             from cloudrec.launchers.ray.lines import RankLines  # noqa: PLC0415 - only for a RayJob
 

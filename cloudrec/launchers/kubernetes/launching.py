@@ -14,7 +14,7 @@ from cloudrec.launchers.base import launches, results
 from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
 from cloudrec.launchers.base.script.prepare import deliver
-from cloudrec.launchers.kubernetes import checks
+from cloudrec.launchers.kubernetes import checks, turns
 from cloudrec.launchers.kubernetes import submit as applying
 from cloudrec.launchers.kubernetes.context import REQUIRED, Settings, connect, restarts_in_place, target_of
 from cloudrec.launchers.kubernetes.probe import probe
@@ -26,7 +26,6 @@ from cloudrec.spec.models import default_owner
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.kubernetes.client.client import Kube
     from cloudrec.kubernetes.manifests.workload import Workload
     from cloudrec.launchers.base.run_folder import RunFolder
     from cloudrec.launchers.base.runspec import RunSpec
@@ -60,21 +59,24 @@ def plan(engine: JobOperator, run: RunFolder, spec: RunSpec) -> LaunchPlan:
 
 
 def submit(engine: JobOperator, run: RunFolder) -> RunHandle:
-    """Check the data and the storage from inside the cluster, then apply the run's objects."""
+    """Check the data and the storage from inside the cluster, then apply the run's objects.
+
+    A run of several clusters has objects in each. Those of all but the first are suspended, and applied
+    before it, so that a run whose launch fails runs nowhere.
+    """
     spec = run.spec()
     target = target_of(spec)
     kube = connect(target)
     launch = launches.next_launch(run)
-    job = engine.get(kube, run.name, target.namespace)
-    _refuse_alive(engine, run, job, launch)
-    if job is not None and not run.ledger.read():
-        checks.check_name(kube, engine, target, spec)
-    checks.check_place(kube, target, spec)
-    workload = replace(_workload(spec, launch), in_place=restarts_in_place(target))
+    places = [_Launch(engine, run, each, launch) for each in (*map(run.spec_in, spec.elsewhere), spec)]
+    for each in places:
+        each.check()
     if last_launch(run.ledger.read()) < launch:
         run.ledger.append("submitted", launch=launch, launcher=engine.name)
     try:
-        made = _applied(engine, kube, run, workload, job)
+        if spec.elsewhere:
+            turns.offer_first(spec, launch=launch, at=kube.now_s())
+        made = [each.apply(waits=each.spec.cluster != spec.cluster) for each in places][-1]
     except CloudrecError as error:
         # If the API did not answer, the launch stays open, and the next submit continues it.
         if not isinstance(error, ApiUnreachableError | OverloadedError):
@@ -85,26 +87,55 @@ def submit(engine: JobOperator, run: RunFolder) -> RunHandle:
     return RunHandle(id=f"{target.namespace}/{run.name}", launch=launch)
 
 
-def _applied(
-    engine: JobOperator, kube: Kube, run: RunFolder, workload: Workload, job: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Replace an earlier launch's objects by those of this one; return the run's object."""
-    spec = run.spec()
-    target = target_of(spec)
-    if spec.setup is not None:
-        from cloudrec.image.code import deliver  # noqa: PLC0415 - runs with an image need none of it
+class _Launch:
+    """One launch of a run in one of its clusters.
 
-        deliver(kube, target, spec.setup.digest, cluster=spec.cluster, owner=workload.owner)
-    if Settings.of(spec.settings).probe:
-        probe(kube, workload, target, profile_for(target))
-    objects = _objects(engine, spec, _placed(engine, spec, workload))
-    if job is not None and applying.launch_of(job) != workload.launch:
-        applying.remove_old(kube, engine, job, objects)
-    _write_inputs(run, spec, workload)
-    if target.topology:
-        own = cluster_labels(spec.cluster, workload.owner)
-        topology.publish(kube, target.namespace, target.topology, own=own)
-    return applying.apply_all(kube, objects, engine)
+    Args:
+        engine: the operator.
+        run: the run.
+        spec: the run's spec for this cluster.
+        launch: the number of the launch.
+    """
+
+    def __init__(self, engine: JobOperator, run: RunFolder, spec: RunSpec, launch: int) -> None:
+        self.spec = spec
+        self._engine, self._run, self._launch = engine, run, launch
+        self._target = target_of(spec)
+        self._kube = connect(self._target)
+        self._job = engine.get(self._kube, run.name, self._target.namespace)
+
+    def check(self) -> None:
+        """Raise UsageError if the run is running, or the cluster has another run of this name."""
+        _refuse_alive(self._engine, self._run, self._job, self._launch)
+        if self._job is not None and not self._run.ledger.read():
+            checks.check_name(self._kube, self._engine, self._target, self.spec)
+        checks.check_place(self._kube, self._target, self.spec)
+
+    def apply(self, *, waits: bool) -> dict[str, Any]:
+        """Replace an earlier launch's objects by those of this one; return the run's object.
+
+        Args:
+            waits: whether it is suspended until another cluster hands the run over.
+        """
+        engine, kube, target, spec = self._engine, self._kube, self._target, self.spec
+        workload = replace(_workload(spec, self._launch), in_place=restarts_in_place(target))
+        if spec.setup is not None:
+            from cloudrec.image.code import deliver  # noqa: PLC0415 - runs with an image need none of it
+
+            deliver(kube, target, spec.setup.digest, cluster=spec.cluster, owner=workload.owner)
+        if Settings.of(spec.settings).probe:
+            probe(kube, workload, target, profile_for(target))
+        objects = _objects(engine, spec, _placed(engine, spec, workload))
+        if waits:
+            objects = applying.suspended(objects, engine)
+        if self._job is not None and applying.launch_of(self._job) != workload.launch:
+            applying.remove_old(kube, engine, self._job, objects)
+        if not waits:
+            _write_inputs(self._run, spec, workload)
+        if target.topology:
+            own = cluster_labels(spec.cluster, workload.owner)
+            topology.publish(kube, target.namespace, target.topology, own=own)
+        return applying.apply_all(kube, objects, engine)
 
 
 def _refuse_alive(engine: JobOperator, run: RunFolder, job: Mapping[str, Any] | None, launch: int) -> None:

@@ -11,6 +11,7 @@ from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.kubernetes import submit
 from cloudrec.launchers.kubernetes.context import connect, target_of
 from cloudrec.launchers.kubernetes.run_state import is_over
+from cloudrec.launchers.kubernetes.turns import others, spec_here
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.pods import PodView
 
@@ -36,24 +37,27 @@ def stop(engine: JobOperator, run: RunFolder, grace_s: float | None) -> RunStatu
         UsageError: the run is over.
         RunFailedError: the run is not over some time after its pods were killed.
     """
-    spec, target = run.spec(), target_of(run.spec())
     launches.refuse_over(run, KubernetesObserver(engine, run).status())
-    kube, launch = connect(target), last_launch(run.ledger.read())
-    grace = spec.stop_grace_s if grace_s is None else grace_s
+    launch = last_launch(run.ledger.read())
+    grace = run.spec().stop_grace_s if grace_s is None else grace_s
     run.ledger.append("stop_requested", launch=launch, grace_s=grace)
-    submit.suspend(kube, engine, run.name, target.namespace)
-    left = _await_end(kube, run, target.namespace, launch, grace)
-    if left:
+    here = spec_here(run)
+    # In all clusters: a keeper that is handed the run meanwhile finds it stopped.
+    for each in (here, *others(run, here)):
+        target = target_of(each)
+        submit.suspend(connect(target), engine, run.name, target.namespace)
+    target = target_of(here)
+    kube = connect(target)
+    view = PodView(run, target.namespace, launch, cluster=here.cluster)
+    if left := _await_end(kube, view, grace):
         submit.kill_pods(kube, left, target.namespace)
-        _await_end(kube, run, target.namespace, launch, _KILL_MARGIN_S)
+        _await_end(kube, view, _KILL_MARGIN_S)
     return _await_final(engine, run)
 
 
-def _await_end(
-    kube: Kube, run: RunFolder, namespace: str, launch: int, wait_s: float
-) -> list[dict[str, Any]]:
+def _await_end(kube: Kube, view: PodView, wait_s: float) -> list[dict[str, Any]]:
     """Wait until a launch's pods have ended; return those that have not."""
-    deadline, view = time.monotonic() + wait_s, PodView(run, namespace, launch)
+    deadline = time.monotonic() + wait_s
     while True:
         pods = view.now(kube)
         alive = [pod for pod in pods if not is_over(pod)]

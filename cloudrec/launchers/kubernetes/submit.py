@@ -46,6 +46,25 @@ def apply_all(kube: Kube, objects: Sequence[Mapping[str, Any]], engine: JobOpera
     return job
 
 
+def suspended(objects: Sequence[Mapping[str, Any]], engine: JobOperator) -> list[Mapping[str, Any]]:
+    """Return a run's objects with the one that makes pods suspended, as the keeper suspends it."""
+    kind = engine.kind.rpartition("/")[2]
+    return [_suspended(each, engine) if each["kind"] == kind else each for each in objects]
+
+
+def _suspended(manifest: Mapping[str, Any], engine: JobOperator) -> dict[str, Any]:
+    metadata = manifest["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), QUEUED: "true"}
+    changed = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    place = changed
+    *outer, last = engine.suspend
+    for key in outer:
+        place[key] = dict(place.get(key) or {})
+        place = place[key]
+    place[last] = True
+    return changed
+
+
 def _apply(kube: Kube, manifest: Mapping[str, Any], engine: JobOperator) -> dict[str, Any]:
     """Apply an object; while the operator's webhook does not see another one yet, try again."""
     deadline = time.monotonic() + _SEEN_S

@@ -10,7 +10,7 @@ import yaml
 
 from cloudrec.errors import SpecError
 from cloudrec.kubernetes.manifests.workload import Workload
-from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, WORK
+from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, TURNS, WORK
 from cloudrec.launchers.base.runspec import is_own_trainer
 from cloudrec.launchers.kubernetes.context import REPLACE, REPORT, Settings, target_of
 from cloudrec.launchers.kubernetes.secrets import references
@@ -97,6 +97,7 @@ def _wishes(spec: RunSpec, target: ClusterTarget, settings: Settings) -> dict[st
         DEADLINE: f"{settings.deadline_s:.0f}" if settings.deadline else "",
         WORK: f"{settings.work_s:.0f}" if settings.work else "",
         MAX_PRICE: f"{settings.max_price:g}" if settings.max_price else "",
+        TURNS: "shared" if spec.elsewhere else "",
     }
     return {NODES: str(spec.nodes), **{label: value for label, value in asked.items() if value}}
 

@@ -58,16 +58,36 @@ class AwsLayout(CloudLayout):
 
     @property
     def bucket(self) -> str:
-        """The bucket's name: the setting, or a name from cluster, account and region.
+        """The bucket's name: that of another cluster, the setting, or one from cluster, account and region.
 
         Bucket names are unique among all AWS accounts, so the account's number is part of it.
         """
+        if (shared := self.cluster.storage) is not None:
+            return shared.bucket
         return self.settings.bucket or shortened(f"{self.name}-{self.account}-{self.region}", _LONGEST_BUCKET)
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the bucket that runs may use; empty for the whole bucket."""
+        shared = self.cluster.storage
+        return shared.prefix if shared is not None else self.settings.prefix
+
+    @property
+    def storage_region(self) -> str:
+        """The region of the bucket."""
+        shared = self.cluster.storage
+        return shared.region if shared is not None else self.region
+
+    @property
+    def storage_key(self) -> str:
+        """The ARN of the key that encrypts the bucket, or the alias of a key that cloudrec creates."""
+        shared = self.cluster.storage
+        return shared.key if shared is not None else self.settings.kms_key or self.key_alias
 
     @property
     def storage(self) -> str:
         """The URI of the cluster's data, s3://BUCKET or s3://BUCKET/PREFIX."""
-        return "/".join(["s3:/", self.bucket, *([self.settings.prefix] if self.settings.prefix else [])])
+        return "/".join(["s3:/", self.bucket, *([self.prefix] if self.prefix else [])])
 
     @property
     def repository(self) -> str:

@@ -115,6 +115,10 @@ def _settings(layout: AwsLayout) -> list[Finding]:
     if not settings.nat:
         why = "without NAT, nodes cannot pull the GPU plug-in from nvcr.io: no GPU would be usable"
         found.append(("nat", why, "leave cluster.settings.nat out"))
+    if not settings.nat and layout.storage_region != layout.region:
+        # "Gateway endpoints for Amazon S3" (user guide of Amazon VPC): no requests to other regions.
+        why = f"the S3 endpoint serves {layout.region}; without NAT, nodes do not reach {layout.storage}"
+        found.append(("storage_of", why, "leave cluster.settings.nat or --storage-of out"))
     return [
         Finding(check=f"setting: {name}", ok=False, found=why, remedy=remedy) for name, why, remedy in found
     ]
@@ -180,6 +184,8 @@ def _addresses(aws: Aws, layout: AwsLayout) -> list[Finding]:
 
 def _bucket(aws: Aws, layout: AwsLayout) -> list[Finding]:
     """Check that the bucket's name is free, or the bucket ours: names are unique among all AWS accounts."""
+    if not layout.has_own_storage:
+        return [_shared_bucket(aws, layout)]
     try:
         aws.read(aws.s3.head_bucket, Bucket=layout.bucket)
     except ClientError as error:
@@ -196,6 +202,24 @@ def _bucket(aws: Aws, layout: AwsLayout) -> list[Finding]:
             )
         ]
     return [Finding(check="bucket", ok=True, found=f"{layout.bucket} exists")]
+
+
+def _shared_bucket(aws: Aws, layout: AwsLayout) -> Finding:
+    """Check that the bucket of the other cluster exists, and that its objects can be listed."""
+    why = ""
+    try:
+        aws.read(aws.s3.head_bucket, Bucket=layout.bucket)
+    except ClientError as error:
+        code = errors.code(error)
+        why = "does not exist" if errors.is_absent(error) else f"cannot be read by s3:ListBucket ({code})"
+    first = layout.cluster.storage_of
+    return Finding(
+        check="bucket",
+        ok=not why,
+        found=f"{layout.bucket} of cluster {first} in {layout.storage_region} {why or 'exists'}",
+        needed="a bucket that these credentials may list",
+        remedy=f"`cloudrec up aws --cluster {first}` makes it again; or allow s3:ListBucket",
+    )
 
 
 def _name(aws: Aws, layout: AwsLayout) -> list[Finding]:

@@ -21,6 +21,8 @@ from cloudrec.providers.aws.storage import lustre, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
+from cloudrec.providers.base.storage import sharing
+from cloudrec.spec.models import SharedStorageSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +64,8 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
     admits_by_address = True
     usual_minutes = MappingProxyType({"cluster": (9, 15), "gpu-nodes": (5, 15)})
     settle_s = 20.0  # seconds: EC2 lists a new resource by its tags only after some seconds
+    storage_kind = storage.BUCKET
+    is_kept_storage_usable = True  # the other cluster's roles name the bucket and its key, which both stay
     parts = _PARTS
     refusals = errors.REFUSALS
 
@@ -110,6 +114,29 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
                 "cluster.capacity is block, and cluster.settings.capacity_reservation_id is set",
                 remedy="leave one of them out: a capacity reservation is used with --capacity on-demand",
             )
+        sharing.check(cluster, bucket=settings.bucket, prefix=settings.prefix, lustre_gib=settings.lustre_gib)
+
+    def check_sharing(self, cluster: ClusterSpec, first: ClusterSpec) -> None:
+        """Accept any two clusters of an account: the role of the runs is the cluster's own."""
+
+    def shared_storage(self, cluster: ClusterSpec) -> SharedStorageSpec:
+        """Return the cluster's bucket, and the key that encrypts it."""
+        aws, settings = self.account(cluster.region), settings_of(cluster)
+        with self.explained():
+            layout = AwsLayout(
+                cluster=cluster,
+                settings=settings.model_copy(update={"kms_key": encryption.named(aws, settings)}),
+                region=aws.region,
+                account=aws.account,
+                partition=aws.partition,
+            )
+        return SharedStorageSpec(
+            cluster=layout.title,
+            region=layout.region,
+            bucket=layout.bucket,
+            prefix=layout.prefix,
+            key=layout.storage_key,
+        )
 
     def block_offers(self, cluster: ClusterSpec) -> Sequence[BlockOffer]:
         """Return the Capacity Blocks that AWS sells now; see `OffersBlocks.block_offers`."""

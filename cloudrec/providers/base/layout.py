@@ -36,6 +36,11 @@ class CloudLayout:
         return self.cluster.title
 
     @property
+    def has_own_storage(self) -> bool:
+        """Whether the storage is a resource of this cluster, rather than of another one."""
+        return self.cluster.storage is None
+
+    @property
     def name(self) -> str:
         """The cluster's name in the cloud; other resources have it with a suffix."""
         return f"cloudrec-{self.title}"

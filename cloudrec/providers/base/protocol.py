@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import Access
     from cloudrec.providers.base.storage.tiers import Tier
-    from cloudrec.spec.models import ClusterSpec
+    from cloudrec.spec.models import ClusterSpec, SharedStorageSpec
 
 
 ON_DEMAND, SPOT = "on-demand", "spot"  # capacity types
@@ -278,6 +278,29 @@ class ProbesStorage(Protocol):
 
     def probe_storage(self, cluster: ClusterSpec) -> Finding | None:
         """Write an object and remove it; None if the storage must not be checked from this machine."""
+        ...
+
+
+@runtime_checkable
+class SharesStorage(Protocol):
+    """A provider whose clusters can use the storage of another cluster of the account, from any region."""
+
+    @property
+    def storage_kind(self) -> str:
+        """The kind of resource that is the storage."""
+        ...
+
+    @property
+    def is_kept_storage_usable(self) -> bool:
+        """Whether other clusters can still use the storage of one that `down --keep-data` has removed."""
+        ...
+
+    def check_sharing(self, cluster: ClusterSpec, first: ClusterSpec) -> None:
+        """Raise SpecError if the runs of a cluster could not use the storage of `first`."""
+        ...
+
+    def shared_storage(self, cluster: ClusterSpec) -> SharedStorageSpec:
+        """Return the storage of a cluster, for another one that is to use it."""
         ...
 
 

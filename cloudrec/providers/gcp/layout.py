@@ -140,14 +140,22 @@ class GcpLayout(CloudLayout):
 
     @property
     def bucket(self) -> str:
-        """The name of the bucket, from the settings or computed: unique in all of Google Cloud."""
+        """The bucket's name, unique in the world: another cluster's, that of the settings, or computed."""
+        if (shared := self.cluster.storage) is not None:
+            return shared.bucket
         name = shortened(f"{self.name}-{self.number}-{self.region}", _LONGEST_BUCKET)
         return self.settings.bucket or name
 
     @property
+    def prefix(self) -> str:
+        """The prefix of the bucket that runs may use; empty for the whole bucket."""
+        shared = self.cluster.storage
+        return shared.prefix if shared is not None else self.settings.prefix
+
+    @property
     def storage(self) -> str:
         """The URI of the cluster's data: gs://BUCKET or gs://BUCKET/PREFIX."""
-        return "/".join(["gs:/", self.bucket, *([self.settings.prefix] if self.settings.prefix else [])])
+        return "/".join(["gs:/", self.bucket, *([self.prefix] if self.prefix else [])])
 
     @property
     def repository_path(self) -> str:

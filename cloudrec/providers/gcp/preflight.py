@@ -245,7 +245,7 @@ def _addresses(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
 
 def _bucket(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     """Check the bucket's name. Names are global: a bucket that cannot be read is another owner's."""
-    name = layout.bucket
+    name, shared = layout.bucket, layout.cluster.storage
     calls = gcp.storage
     try:
         there = gcp.or_none(
@@ -257,7 +257,19 @@ def _bucket(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
                 check="bucket",
                 ok=False,
                 found=f"{name} belongs to another owner",
-                remedy="choose another name with --set cluster.settings.bucket=...",
+                remedy="choose another name with --set cluster.settings.bucket=..."
+                if shared is None
+                else "use credentials with storage.buckets.get, or leave --storage-of out",
+            )
+        ]
+    if shared is not None:
+        return [
+            Finding(
+                check="bucket",
+                ok=there is not None,
+                found=f"{name} of cluster {shared.cluster} in {shared.region} "
+                f"{'does not exist' if there is None else 'exists'}",
+                remedy=f"`cloudrec up gcp --cluster {shared.cluster}` makes it again",
             )
         ]
     return [Finding(check="bucket", ok=True, found=f"{name} {'is free' if there is None else 'exists'}")]

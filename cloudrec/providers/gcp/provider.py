@@ -10,6 +10,7 @@ from cloudrec.errors import SpecError
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
+from cloudrec.providers.base.storage import sharing
 from cloudrec.providers.gcp import access, errors, offers, preflight, prices, zones
 from cloudrec.providers.gcp.api import apis
 from cloudrec.providers.gcp.api.client import Gcp
@@ -22,6 +23,7 @@ from cloudrec.providers.gcp.nodes import calendar, end_label, end_schedule, node
 from cloudrec.providers.gcp.registry import registry
 from cloudrec.providers.gcp.settings import settings_of
 from cloudrec.providers.gcp.storage import lustre, storage, tiers
+from cloudrec.spec.models import SharedStorageSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +64,8 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
     prices_hold = 7  # the catalogue has tens of thousands of rows, and its spot prices hold for a month
     usual_minutes = MappingProxyType({"cluster": (5, 8), "gpu-nodes": (5, 15)})
     settle_s = 20.0  # lists are mostly consistent at once, policies after seconds
+    storage_kind = storage.BUCKET
+    is_kept_storage_usable = False  # the access of the runs goes with the cluster that has granted it
     parts = _PARTS
     refusals = errors.REFUSALS
 
@@ -120,6 +124,28 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
                 "from the queue",
                 remedy="use it with --capacity flex-start; --ttl ends a cluster of other nodes",
             )
+        sharing.check(cluster, bucket=settings.bucket, prefix=settings.prefix, lustre_gib=settings.lustre_gib)
+
+    def check_sharing(self, cluster: ClusterSpec, first: ClusterSpec) -> None:
+        """Refuse another service account: the bucket's policy names that of the first cluster's runs."""
+        own, theirs = settings_of(cluster).service_account, settings_of(first).service_account
+        if own != theirs:
+            raise SpecError(
+                f"cluster.settings.service_account is {own}; that of cluster {first.title}, whose storage "
+                f"cluster.storage_of names, is {theirs}, and only this account may use the bucket",
+                remedy=f"use --set cluster.settings.service_account={theirs}, or leave --storage-of out",
+            )
+
+    def shared_storage(self, cluster: ClusterSpec) -> SharedStorageSpec:
+        """Return the cluster's bucket. Cloud Storage itself uses its key, so the runs need no permission."""
+        gcp, settings = self.account(cluster.region), settings_of(cluster)
+        with self.explained():
+            layout = GcpLayout(
+                cluster=cluster, settings=settings, region=gcp.region, project=gcp.project, number=gcp.number
+            )
+        return SharedStorageSpec(
+            cluster=layout.title, region=layout.region, bucket=layout.bucket, prefix=layout.prefix
+        )
 
     def block_offers(self, cluster: ClusterSpec) -> Sequence[BlockOffer]:
         """Return when Google has nodes for a fixed time; see `OffersBlocks.block_offers`."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 durations({"s3-name-reuse": 30})
 
 _FIRST_FAILURE = 300
+_GLOBAL = "us-east-1"  # the region for which clients sign requests to the global endpoint, s3.amazonaws.com
 _NAME = re.compile(r"(?!xn--|sthree-|.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -49,30 +50,58 @@ def is_foreign(world: World, bucket: str) -> bool:
     return bucket in world.state(Names).foreign
 
 
-@operation("s3", "*", order=-20)
-def guard(call: Call) -> Reply:
-    """Refuse another account's bucket, and redirect for a bucket in another region."""
+@operation("s3", "*", order=-110)
+def in_its_region(call: Call) -> Reply:
+    """Refuse a request for a bucket in another region, before the permissions, which are of that region."""
     name = call.target.uri_params.get("Bucket")
     if name is None or call.action == "CreateBucket":
         return call.pass_on()
-    if is_foreign(call.world, name):
-        raise AwsError("AccessDenied", "Access Denied", status=HTTPStatus.FORBIDDEN)
     # moto serves every bucket in every region.
     bucket = call.world.backend("s3", "aws").buckets.get(name)
     if bucket is not None and bucket.region_name != call.region:
-        return _elsewhere(name, bucket.region_name)
+        return _elsewhere(call, name, bucket.region_name)
     return call.pass_on()
 
 
-def _elsewhere(name: str, region: str) -> Reply:
-    text = (
-        '<?xml version="1.0"?><Error><Code>PermanentRedirect</Code><Message>The bucket you are attempting to '
-        f"access must be addressed using the specified endpoint.</Message><Bucket>{name}</Bucket></Error>"
+@operation("s3", "*", order=-20)
+def guard(call: Call) -> Reply:
+    """Refuse another account's bucket."""
+    name = call.target.uri_params.get("Bucket")
+    if name is not None and call.action != "CreateBucket" and is_foreign(call.world, name):
+        raise AwsError("AccessDenied", "Access Denied", status=HTTPStatus.FORBIDDEN)
+    return call.pass_on()
+
+
+def _elsewhere(call: Call, name: str, region: str) -> Reply:
+    """Return S3's refusal of a request for a bucket in another region than the one that it is signed for.
+
+    The global endpoint, which clients of us-east-1 use, leads to the bucket's region, which refuses the
+    signature; the endpoint of a region does not serve other regions ("Error responses" and "Making requests
+    using the global endpoint", S3's API reference). A reply to HEAD has no body, but always the header.
+    """
+    is_global = call.region == _GLOBAL
+    code = "AuthorizationHeaderMalformed" if is_global else "PermanentRedirect"
+    message = (
+        f"The authorization header is malformed; the region '{call.region}' is wrong; expecting '{region}'"
+        if is_global
+        else "The bucket you are attempting to access must be addressed using the specified endpoint. Please "
+        "send all future requests to this endpoint."
     )
+    more = (
+        f"<Region>{region}</Region>"
+        if is_global
+        else f"<Endpoint>{name}.s3.{region}.amazonaws.com</Endpoint><Bucket>{name}</Bucket>"
+    )
+    text = (
+        f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{message}</Message>'
+        f"{more}</Error>"
+    )
+    is_head = call.request.method == "HEAD"
+    named = (("x-amz-bucket-region", region),) if is_head or not is_global else ()
     return Reply(
-        status=HTTPStatus.MOVED_PERMANENTLY,
-        headers=(("Content-Type", "application/xml"), ("x-amz-bucket-region", region)),
-        body=text.encode(),
+        status=HTTPStatus.BAD_REQUEST if is_global else HTTPStatus.MOVED_PERMANENTLY,
+        headers=(("Content-Type", "application/xml"), *named),
+        body=b"" if is_head else text.encode(),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec_sandbox.core.book import Decisions
-from cloudrec_sandbox.gcp.api import registry
+from cloudrec_sandbox.gcp.api import projects, registry
 from cloudrec_sandbox.gcp.api.apis import APIS
 from cloudrec_sandbox.gcp.api.errors import GcpError
 from cloudrec_sandbox.gcp.api.registry import setting
@@ -35,11 +35,17 @@ def permitted(call: Call, permission: str, project: str, resource: str) -> bool:
     return is_allowed
 
 
-def demand(call: Call, permission: str) -> None:
-    """Raise GcpError unless the caller has a permission that depends on the call's content."""
+def demand(call: Call, permission: str, resource: str = "") -> None:
+    """Raise GcpError unless the caller has a permission that depends on the call's content.
+
+    Args:
+        call: the call.
+        permission: the permission.
+        resource: what it is for; the resource that the path names if empty.
+    """
     call.target.iam_action = permission
-    path = next(iter(call.params.values()), "")
-    if not permitted(call, permission, call.project, path):
+    path = resource or next(iter(call.params.values()), "")
+    if not permitted(call, permission, call.project or projects.HOME, path):
         raise denied(call, permission, path)
 
 

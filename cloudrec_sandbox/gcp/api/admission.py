@@ -24,5 +24,7 @@ def admit(call: Call) -> None:
     resource = next(iter(call.params.values()), f"projects/{project.id}")
     if call.service == "compute" and (path := _COMPUTE.search(call.raw.path)):
         resource = path[1]  # the full name, as conditions see it
+    if call.service == "storage" and "object" in call.params:
+        resource = f"{resource}/{call.params['object']}"  # of a bucket
     if not access.permitted(call, permission, call.project or project.id, resource):
         raise access.denied(call, permission, resource)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from cloudrec_sandbox.core.book import Book
@@ -34,6 +34,16 @@ class Controllers(Protocol):
         """Stop all its threads and processes."""
 
 
+class Siblings(Protocol):
+    """The further clusters of the same process, each with its own API server."""
+
+    def announcements(self) -> list[dict[str, Any]]:
+        """Return what a client needs to reach each of them."""
+
+    def have(self, number: int) -> None:
+        """Make clusters until there are so many; none is removed."""
+
+
 class Cluster(World):
     """One cluster. Its time runs as outside, since its containers are real processes."""
 
@@ -44,6 +54,7 @@ class Cluster(World):
         self.store = Store(self.clock, lock=self.lock)
         self.store.policy = Rules(self.store)
         self.controllers: Controllers | None = None
+        self.siblings: Siblings | None = None
         self.pages = Pages()
         self.furniture: set[str] = set()
         self.definitions = Definitions(self)

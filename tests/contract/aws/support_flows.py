@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.guard import halting, moving, pricing, sizing
+from cloudrec_contract.layout import turns_uri
 from cloudrec_contract.objectstore.base import StoreOptions, UploadFile, crc32_of
 from cloudrec_contract.objectstore.errors import ObjectStoreError
 from cloudrec_contract.objectstore.open import open_store
@@ -25,6 +26,7 @@ from tests.contract.support_least import Found, Grant, reports
 
 CLUSTER = f"cloudrec-{OURS}"
 GPU_TYPE = "p4d.24xlarge"
+_ONCE = Patience(attempts=1)
 _PART = 5 * 2**20  # the smallest part of an upload that S3 accepts
 said_by = partial(reports, (CloudrecError, ObjectStoreError, ClientError))
 
@@ -41,14 +43,28 @@ def guard(estate: AwsEstate, folder: Path) -> str:
     end = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"
     later = site.cluster.model_copy(update={"expires": end})
     names = [name for name in _groups(estate) if name.startswith("gpu-")]
-    return said_by(
-        lambda: sizer.resize(site.cluster, names[0], 1),
-        lambda: _settle(estate),
-        lambda: "; ".join(each.problem for each in sizer.pools(site.cluster) if each.problem),
-        lambda: pricer.spot_now(site.cluster, [GPU_TYPE]) and "",
-        lambda: mover.move_end(later, names),
-        lambda: "; ".join(halting(folder, keys)(site.cluster).left),
-    )
+    turns = open_store(turns_uri(f"s3://{CLUSTER}-{ACCOUNT}-{REGION}", "r"), StoreOptions(patience=_ONCE))
+    with credentials(keys):
+        return said_by(
+            lambda: turns.create("00000001.json", b"{}"),
+            lambda: turns.children() and "",
+            lambda: turns.read("00000001.json") and "",
+            lambda: sizer.resize(site.cluster, names[0], 1),
+            lambda: _settle(estate),
+            lambda: "; ".join(each.problem for each in sizer.pools(site.cluster) if each.problem),
+            lambda: pricer.spot_now(site.cluster, [GPU_TYPE]) and "",
+            lambda: mover.move_end(later, names),
+            lambda: "; ".join(halting(folder, keys)(site.cluster).left),
+        )
+
+
+@contextmanager
+def credentials(environment: Mapping[str, str]) -> Iterator[None]:
+    """Clients of object stores that are made or called within use these variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield
 
 
 def end(estate: AwsEstate, folder: Path) -> str:
@@ -73,15 +89,12 @@ def pod(estate: AwsEstate, folder: Path, place: str = "runs/r") -> str:
     bucket, s3 = f"{CLUSTER}-{ACCOUNT}-{REGION}", estate.aws.client("s3")
     file = folder / "part"
     file.write_bytes(b"x" * (_PART + 1))
-    with pytest.MonkeyPatch.context() as patch, estate.unenforced():
-        for name, value in {**estate.aws.env, **estate.identities["pod"].keys}.items():
-            patch.setenv(name, value)
+    with credentials({**estate.aws.env, **estate.identities["pod"].keys}), estate.unenforced():
         s3.put_object(Bucket=bucket, Key=f"{place}/data", Body=b"data")
         s3.put_object(Bucket=bucket, Key=f"{place}/old", Body=b"old")
         s3.create_multipart_upload(Bucket=bucket, Key=f"{place}/unfinished")
         estate.aws.control(enforce_iam=True)
-        patience = Patience(attempts=1)
-        store = open_store(f"s3://{bucket}/{place}", StoreOptions(patience=patience, part_bytes=_PART))
+        store = open_store(f"s3://{bucket}/{place}", StoreOptions(patience=_ONCE, part_bytes=_PART))
         upload = UploadFile(path=file, size=file.stat().st_size, crc32=crc32_of(file))
 
         def stream() -> None:

@@ -59,6 +59,20 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def keys_of(aws: Aws, row: dict[str, Any]) -> dict[str, str]:
+    """Return credentials of a role, given as IAM describes it; its trust policy is as before."""
+    iam, name = aws.client("iam"), row["RoleName"]
+    iam.update_assume_role_policy(RoleName=name, PolicyDocument=json.dumps(_ANYONE))
+    found = aws.client("sts").assume_role(RoleArn=row["Arn"], RoleSessionName=name)["Credentials"]
+    trust = json.dumps(row["AssumeRolePolicyDocument"])
+    iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust)
+    return {
+        "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": found["SessionToken"],
+    }
+
+
 def is_denied(error: ClientError) -> bool:
     return error.response["Error"]["Code"] in DENIED
 
@@ -101,7 +115,7 @@ class AwsEstate:
             arn=row["Arn"],
             documents=tuple(documents),
             boundary=(self.managed(limit),) if limit else (),
-            keys=self._keys(row),
+            keys=keys_of(self.aws, row),
         )
 
     def managed(self, arn: str) -> dict[str, Any]:
@@ -110,18 +124,6 @@ class AwsEstate:
         answer = iam.get_policy_version(PolicyArn=arn, VersionId=version)
         document: dict[str, Any] = answer["PolicyVersion"]["Document"]
         return document
-
-    def _keys(self, row: dict[str, Any]) -> dict[str, str]:
-        iam, name = self.aws.client("iam"), row["RoleName"]
-        iam.update_assume_role_policy(RoleName=name, PolicyDocument=json.dumps(_ANYONE))
-        found = self.aws.client("sts").assume_role(RoleArn=row["Arn"], RoleSessionName=name)["Credentials"]
-        trust = json.dumps(row["AssumeRolePolicyDocument"])
-        iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust)
-        return {
-            "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": found["SessionToken"],
-        }
 
     @contextmanager
     def enforced(self) -> Iterator[None]:

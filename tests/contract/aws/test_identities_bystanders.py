@@ -384,7 +384,9 @@ def _of_the_team(estate: AwsEstate) -> dict[str, str]:
     ec2, iam, s3 = client("ec2"), client("iam"), client("s3")
     image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
     vpc = ec2.create_vpc(CidrBlock="10.200.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.200.1.0/24")["Subnet"]["SubnetId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.200.1.0/24", AvailabilityZone=f"{REGION}a")["Subnet"][
+        "SubnetId"
+    ]
     machine = ec2.run_instances(
         ImageId=image, MinCount=1, MaxCount=1, InstanceType="m5.large", SubnetId=subnet
     )["Instances"][0]["InstanceId"]

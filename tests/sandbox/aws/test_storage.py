@@ -70,13 +70,30 @@ def test_s3_bucket_with_an_invalid_name_is_refused(aws: Aws, name: str) -> None:
         aws.client("s3").create_bucket(Bucket=name)
 
 
-def test_s3_bucket_of_another_region_redirects(aws: Aws) -> None:
-    in_region(aws, "eu-west-1").create_bucket(
-        Bucket=NAME, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
-    )
-    before = len(aws.calls())
-    aws.client("s3", CONFIG).head_bucket(Bucket=NAME)  # the SDK follows
-    assert aws.calls(since=before)[0]["status"] == 301
+@pytest.mark.parametrize(
+    ("region", "status", "words"),
+    [
+        ("us-west-2", 301, "<Code>PermanentRedirect</Code>"),
+        ("us-east-1", 400, "the region 'us-east-1' is wrong; expecting 'eu-west-1'"),  # the global endpoint
+    ],
+)
+def test_s3_bucket_of_another_region_is_refused_with_its_region(
+    aws: Aws, region: str, status: int, words: str
+) -> None:
+    place = {"LocationConstraint": "eu-west-1"}
+    in_region(aws, "eu-west-1").create_bucket(Bucket=NAME, CreateBucketConfiguration=place)
+    in_region(aws, "eu-west-1").put_object(Bucket=NAME, Key="k", Body=b"v")
+    told: list[Any] = []
+    for operation in ("head_bucket", "head_object", "get_object", "list_objects_v2"):
+        s3, before = in_region(aws, region), len(aws.calls())
+        s3.meta.events.register_first("before-parse.s3", lambda **seen: told.append(seen["response_dict"]))
+        getattr(s3, operation)(Bucket=NAME, **({"Key": "k"} if operation.endswith("_object") else {}))
+        assert [call["status"] for call in aws.calls(since=before)] == [status, 200]  # the SDK follows
+        refusal = told[-2]
+        if operation.startswith("head"):  # without a body, the header alone names the region
+            assert (refusal["body"], refusal["headers"]["x-amz-bucket-region"]) == (b"", "eu-west-1")
+        else:
+            assert words in refusal["body"].decode()
 
 
 def test_s3_bucket_delete_with_objects_versions_or_delete_markers_is_refused(aws: Aws) -> None:

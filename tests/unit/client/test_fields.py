@@ -9,7 +9,7 @@ from cloudrec.client.fields import ClusterFields, TrainFields
 from cloudrec.spec.models import ClusterSpec, TrainSpec
 
 _OWN_PARAMETERS = {"name", "provider"}
-_INTERNAL = {"block", "expires", "end_limit"}  # `up` writes these into the record of a cluster
+_INTERNAL = {"block", "expires", "end_limit", "storage"}  # `up` writes these into the record of a cluster
 
 
 def test_up_takes_every_key_of_the_section_cluster() -> None:

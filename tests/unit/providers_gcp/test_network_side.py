@@ -126,6 +126,23 @@ def test_runs_can_access_only_their_prefix_of_the_bucket() -> None:
     )
 
 
+def test_the_keeper_of_a_managed_cluster_can_create_and_read_turns_alone() -> None:
+    assert "bucket-binding/t-guard" not in whole(prefix="team/a")
+    found = whole(prefix="team/a", managed=True)["bucket-binding/t-guard"].properties
+    (creates, within), (reads, also) = found.grants
+    assert (creates, reads) == ("roles/storage.objectCreator", "roles/storage.objectViewer")
+    assert within == also
+    assert '/objects/team/a/turns/")' in within
+    assert found.member.endswith("/subject/ns/cloudrec/sa/cloudrec-guard")
+
+
+def test_a_cluster_with_the_bucket_of_another_one_has_no_bucket_and_grants_nothing() -> None:
+    shared = {"cluster": "first", "region": "europe-west4", "bucket": "b", "prefix": "team/a"}
+    given = layout(managed=True, storage_of="first", storage=shared)
+    assert given.storage == "gs://b/team/a"
+    assert not [key for key in described(given) if key.startswith("bucket")]
+
+
 def test_clusters_with_the_account_of_the_project_grant_no_roles_to_nodes() -> None:
     shared = "cloudrec-nodes@a-project.iam.gserviceaccount.com"
     there = described(replace(layout(), shared_account=shared))

@@ -15,6 +15,7 @@ from cloudrec.launchers.base.protocol import RunStatus
 from cloudrec.launchers.kubernetes import submit
 from cloudrec.launchers.kubernetes.context import Settings, connect, target_of
 from cloudrec.launchers.kubernetes.run_state import KubernetesSnapshot, judge
+from cloudrec.launchers.kubernetes.turns import spec_here
 from cloudrec.launchers.kubernetes.watch import losses
 from cloudrec.launchers.kubernetes.watch.stuck import is_suspect, late_rank
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from cloudrec.kubernetes.client.client import Kube, Object
     from cloudrec.launchers.base.run_folder import RunFolder
+    from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.launchers.kubernetes.engine import JobOperator
     from cloudrec.launchers.kubernetes.watch.pods import PodView
 
@@ -37,7 +39,7 @@ class KubernetesObserver(remote.RunObserver):
     def __init__(self, engine: JobOperator, run: RunFolder) -> None:
         super().__init__(run, run.spec())
         self._engine = engine
-        self._seen: tuple[int, PodView] | None = None  # of a launch
+        self._seen: tuple[tuple[int, str], PodView] | None = None  # of a launch in a cluster
         self._warned = float("-inf")
         self._events: list[Object] = []
         self._nodes: list[Object] = []
@@ -54,14 +56,16 @@ class KubernetesObserver(remote.RunObserver):
             return RunStatus(state=state, cause=f"as last seen: {error.message}", attempt=0)
 
     def _look(self, events: Sequence[LedgerEvent], launch: int) -> RunStatus:
-        spec, target = self._spec, target_of(self._spec)
+        spec = spec_here(self._run)
+        target = target_of(spec)
+        self._note_place(spec, launch)
         kube = connect(target)
         job = self._engine.get(kube, spec.name, target.namespace)
         own = {event.event for event in events if event.launch == launch}
         if job is None and "started" not in own:
             return RunStatus(state=RunState.PENDING, cause="its launch was not finished: resume it")
         own_job = job if job is not None and submit.launch_of(job) == launch else None
-        pods = self._pods(target.namespace, launch).now(kube, own_job)
+        pods = self._pods(spec, target.namespace, launch).now(kube, own_job)
         sight = KubernetesSnapshot(
             engine=self._engine,
             job=own_job,
@@ -80,11 +84,18 @@ class KubernetesObserver(remote.RunObserver):
             status = judge(self._closer(kube, sight, target.namespace))
         return self._written(kube, sight, status, launch)
 
-    def _pods(self, namespace: str, launch: int) -> PodView:
+    def _note_place(self, spec: RunSpec, launch: int) -> None:
+        """Record the cluster that has the run, if it is not the one that had it before."""
+        if self._spec.elsewhere:
+            with record.writing(self._run):
+                record.note_place(self._run, self._run.ledger.read(), launch, spec.cluster)
+
+    def _pods(self, spec: RunSpec, namespace: str, launch: int) -> PodView:
         from cloudrec.launchers.kubernetes.watch.pods import PodView  # noqa: PLC0415 - the lines of a rank need none
 
-        if self._seen is None or self._seen[0] != launch:
-            self._seen = launch, PodView(self._run, namespace, launch)
+        if self._seen is None or self._seen[0] != (launch, spec.cluster):
+            view = PodView(self._run, namespace, launch, cluster=spec.cluster)
+            self._seen = (launch, spec.cluster), view
         return self._seen[1]
 
     def _closer(self, kube: Kube, sight: KubernetesSnapshot, namespace: str) -> KubernetesSnapshot:

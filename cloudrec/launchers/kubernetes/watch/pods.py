@@ -41,10 +41,11 @@ class PodView:
         run: the run's folder on this machine.
         namespace: the pods' namespace.
         launch: the number of the launch.
+        cluster: the cluster that the pods are in.
     """
 
-    def __init__(self, run: RunFolder, namespace: str, launch: int) -> None:
-        self._run, self._namespace, self._launch = run, namespace, launch
+    def __init__(self, run: RunFolder, namespace: str, launch: int, *, cluster: str) -> None:
+        self._run, self._namespace, self._launch, self._cluster = run, namespace, launch, cluster
         self._labels = trainer_labels(run.name, launch)
         self._pods: dict[str, dict[str, Any]] = {}  # by uid
         self._version = ""  # of the newest change that was read; empty if none was
@@ -92,7 +93,8 @@ class PodView:
     def _read(self) -> None:
         try:
             kept = safe_object(read_text(self._run.path / _FILE))
-            if (kept["launch"], kept["namespace"]) != (self._launch, self._namespace):
+            of = (self._launch, self._namespace, self._cluster)
+            if (kept["launch"], kept["namespace"], kept["cluster"]) != of:
                 return
             pods = {pod["metadata"]["uid"]: pod for pod in kept["pods"]}
             self._version, self._settled, self._pods = str(kept["version"]), str(kept["settled"]), pods
@@ -103,6 +105,7 @@ class PodView:
         document = {
             "launch": self._launch,
             "namespace": self._namespace,
+            "cluster": self._cluster,
             "version": self._version,
             "settled": self._settled,
             "pods": list(self._pods.values()),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.settings import AwsSettings
 
 KEY = "key"
+TAG_DATA = "cloudrec-data"  # on a key that encrypts no data, with the value "none"
 KINDS: Mapping[str, AbstractSet[str]] = {KEY: frozenset()}
 
 _DAYS = 7  # between a key's deletion and its end, when it can be restored: KMS's minimum
@@ -44,15 +45,19 @@ _STATES = {
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
-    """Describe the key. It holds data: what it encrypted cannot be read without it."""
+    """Describe the key. It holds data: what it encrypted cannot be read without it.
+
+    If the bucket is of another cluster, the key is for secrets and logs alone, which `down` always removes.
+    """
     if layout.settings.kms_key:
         return []
     return [
         layout.resource(
             KEY,
             properties=KeyProperties(alias=layout.key_alias, rotates=True, policy=_policy(layout)),
+            tags={} if layout.has_own_storage else {TAG_DATA: "none"},
             hourly_usd=layout.prices.service(charges.KMS_KEY),
-            holds_data=True,
+            holds_data=layout.has_own_storage,
         )
     ]
 
@@ -284,7 +289,7 @@ class KeyDriver(AwsDriver[KeyProperties]):
             condition=condition,
             tags=tags,
             hourly_usd=self.aws.prices.service(charges.KMS_KEY),
-            holds_data=True,
+            holds_data=TAG_DATA not in tags,
             reason="" if condition is Condition.READY else f"the key is {row['KeyState']}",
             location=self.aws.region,
             created=row["CreationDate"].timestamp(),

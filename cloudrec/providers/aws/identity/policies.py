@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.graph import TAG_CLUSTER
+from cloudrec_contract.layout import turns_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ def guard_policy(layout: AwsLayout) -> Mapping[str, object]:
         "Action": ["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"],
         "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
     }
-    more = [*_prices(layout), *_moves(layout), *_watches(layout)]
+    more = [*_prices(layout), *_moves(layout), *_watches(layout), *_turns(layout)]
     return {"Version": "2012-10-17", "Statement": [look, scale, *more]}
 
 
@@ -51,6 +52,30 @@ def _watches(layout: AwsLayout) -> list[Mapping[str, object]]:
     # Amazon EC2 Auto Scaling has no narrower resource for this action.
     action = "autoscaling:DescribeScalingActivities"
     return [{"Sid": "Watch", "Effect": "Allow", "Action": action, "Resource": "*"}]
+
+
+def _turns(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the keepers of managed clusters need to take turns: small objects in the storage."""
+    if not layout.cluster.managed:
+        return []
+    bucket = f"arn:{layout.partition}:s3:::{layout.bucket}"
+    under = turns_uri(layout.prefix, "*").lstrip("/")
+    return [
+        {
+            "Sid": "Turns",
+            "Effect": "Allow",
+            "Action": ["s3:GetObject", "s3:PutObject"],
+            "Resource": f"{bucket}/{under}",
+        },
+        {
+            "Sid": "ListTurns",
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": bucket,
+            "Condition": {"StringLike": {"s3:prefix": under}},
+        },
+        _use_of_key(layout),
+    ]
 
 
 def _prices(layout: AwsLayout) -> list[Mapping[str, object]]:
@@ -175,7 +200,7 @@ def metrics_policy(layout: AwsLayout) -> Mapping[str, object]:
 def pod_policy(layout: AwsLayout) -> Mapping[str, object]:
     """Return the policy of runs: they may read and write their prefix of the bucket, with its key."""
     bucket = f"arn:{layout.partition}:s3:::{layout.bucket}"
-    prefix = layout.settings.prefix
+    prefix = layout.prefix
     under = f"{prefix}/*" if prefix else "*"
     listing: dict[str, object] = {
         "Sid": "List",
@@ -202,14 +227,13 @@ def pod_policy(layout: AwsLayout) -> Mapping[str, object]:
 
 
 def _use_of_key(layout: AwsLayout) -> Mapping[str, object]:
-    """Return the statement that lets runs use the bucket's key through S3."""
+    """Return the statement that lets a role use the bucket's key through S3, both in the bucket's region."""
     statement = {"Sid": "Key", "Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"]}
-    through: dict[str, dict[str, str]] = {
-        "StringEquals": {"kms:ViaService": f"s3.{layout.region}.amazonaws.com"}
-    }
-    if layout.settings.kms_key:
-        return {**statement, "Resource": layout.settings.kms_key, "Condition": through}
-    # The key does not exist yet, so its ARN is unknown; its alias is known.
-    through["ForAnyValue:StringEquals"] = {"kms:ResourceAliases": layout.key_alias}
-    every = f"arn:{layout.partition}:kms:{layout.region}:{layout.account}:key/*"
+    region, key = layout.storage_region, layout.storage_key
+    through: dict[str, dict[str, str]] = {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
+    if not key.startswith("alias/"):
+        return {**statement, "Resource": key, "Condition": through}
+    # The key of a new cluster does not exist yet, so its ARN is unknown; its alias is known.
+    through["ForAnyValue:StringEquals"] = {"kms:ResourceAliases": key}
+    every = f"arn:{layout.partition}:kms:{region}:{layout.account}:key/*"
     return {**statement, "Resource": every, "Condition": through}

@@ -20,11 +20,11 @@ def volumes(layout: AwsLayout, aws: Aws, *, cache_gib: int) -> list[dict[str, An
         aws: the account.
         cache_gib: the size of the bucket's cache on a node's disk.
     """
-    return [_bucket(layout, aws, cache_gib), *_file_systems(layout, aws)]
+    return [_bucket(layout, cache_gib), *_file_systems(layout, aws)]
 
 
-def _bucket(layout: AwsLayout, aws: Aws, cache_gib: int) -> dict[str, Any]:
-    prefix = [f"prefix {layout.settings.prefix}/"] if layout.settings.prefix else []
+def _bucket(layout: AwsLayout, cache_gib: int) -> dict[str, Any]:
+    prefix = [f"prefix {layout.prefix}/"] if layout.prefix else []
     return {
         "name": "bucket",
         "driver": "s3.csi.aws.com",
@@ -39,7 +39,7 @@ def _bucket(layout: AwsLayout, aws: Aws, cache_gib: int) -> dict[str, Any]:
             "cache": "emptyDir",
             "cacheEmptyDirSizeLimit": f"{cache_gib}Gi",
         },
-        "mount_options": ["allow-delete", f"region {aws.region}", *prefix],
+        "mount_options": ["allow-delete", f"region {layout.storage_region}", *prefix],
     }
 
 

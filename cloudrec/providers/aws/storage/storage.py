@@ -71,7 +71,9 @@ _LIFECYCLE: BucketLifecycleConfigurationTypeDef = {
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
-    """Describe the bucket."""
+    """Describe the bucket; nothing if the runs use that of another cluster."""
+    if not layout.has_own_storage:
+        return []
     return [
         layout.resource(
             BUCKET,

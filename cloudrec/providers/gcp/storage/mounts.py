@@ -25,7 +25,7 @@ def volumes(layout: GcpLayout, gcp: Gcp, *, cache_gib: int) -> list[dict[str, ob
 
 
 def _bucket(layout: GcpLayout, cache_gib: int) -> dict[str, object]:
-    prefix = [f"only-dir:{layout.settings.prefix}"] if layout.settings.prefix else []
+    prefix = [f"only-dir:{layout.prefix}"] if layout.prefix else []
     return {
         "name": "bucket",
         "driver": "gcsfuse.csi.storage.gke.io",

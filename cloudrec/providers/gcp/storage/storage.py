@@ -14,8 +14,10 @@ from cloudrec.engine.cost import BY_USE, FREE
 from cloudrec.engine.graph import Condition, Observed, Properties
 from cloudrec.errors import StorageError
 from cloudrec.providers.base.driver import name_of
+from cloudrec.providers.base.layout import GUARD_ACCOUNT, guard_account_of
 from cloudrec.providers.gcp.api import apis, labels, policies, sdk
 from cloudrec.providers.gcp.api.driver import GcpDriver
+from cloudrec_contract.layout import turns_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.layout import GcpLayout
 
 LUSTRE = "lustre"  # lustre.FILES, which this module does not import
+GUARD = "guard"  # the suffix of the guard's access
 BUCKET, BINDING = "bucket", "bucket-binding"
 CLUSTER = "cluster"  # cluster.CLUSTER, which this module does not import
 KINDS: Mapping[str, AbstractSet[str]] = {
@@ -35,11 +38,13 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 
 _ROLE = "roles/storage.objectUser"
 _READER = "roles/storage.objectViewer"
+_CREATOR = "roles/storage.objectCreator"
 _TITLE = "cloudrec"  # of the conditions of cloudrec's grants
 _TIMEOUT_S = 60.0
 _DELETIONS = 16  # parallel calls
 _KEPT_DAYS = 7  # until an unfinished multipart upload is deleted
 _MEMBER = "principal://iam.googleapis.com/"
+_OF_GUARD = f"/sa/{GUARD_ACCOUNT}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +69,13 @@ class BucketProperties(Properties):
 
 
 def resources(layout: GcpLayout) -> list[Resource]:
-    """Describe the bucket, and the access of runs to their part of the bucket."""
+    """Describe the bucket, and the access of runs to their part of the bucket.
+
+    Nothing is described for a cluster whose runs use the bucket of another one. IAM knows their service
+    account by the project and its name alone, so the access that the other cluster granted is theirs, too.
+    """
+    if not layout.has_own_storage:
+        return []
     bucket = layout.resource(
         BUCKET,
         needs=apis.needs(layout),
@@ -86,16 +97,37 @@ def resources(layout: GcpLayout) -> list[Resource]:
         properties=policies.BindingProperties(
             holder=f"b/{layout.bucket}",
             member=layout.pod_principal,
-            grants=((_ROLE, _within(layout)),),
+            grants=((_ROLE, _within(layout, layout.prefix)),),
         ),
         hourly_usd=FREE,
     )
-    return [bucket, binding, *([_lustre_binding(layout, bucket.key)] if layout.settings.lustre_gib else [])]
+    return [
+        bucket,
+        binding,
+        *([_turns_binding(layout, bucket.key)] if layout.cluster.managed else []),
+        *([_lustre_binding(layout, bucket.key)] if layout.settings.lustre_gib else []),
+    ]
 
 
 def lustre_agent(number: str) -> str:
     """Return Google's account of Managed Lustre in a project, which reads the bucket for an import."""
     return f"serviceAccount:service-{number}@gcp-sa-lustre.iam.gserviceaccount.com"
+
+
+def _turns_binding(layout: GcpLayout, bucket: str) -> Resource[policies.BindingProperties]:
+    """Describe the access of the keepers of managed clusters to the objects by which they take turns."""
+    within = _within(layout, turns_uri(layout.prefix, "").strip("/"))
+    return layout.resource(
+        BINDING,
+        GUARD,
+        needs=(bucket, layout.key(CLUSTER)),
+        properties=policies.BindingProperties(
+            holder=f"b/{layout.bucket}",
+            member=layout.principal(guard_account_of(layout.settings.service_account)),
+            grants=((_CREATOR, within), (_READER, within)),
+        ),
+        hourly_usd=FREE,
+    )
 
 
 def _lustre_binding(layout: GcpLayout, bucket: str) -> Resource[policies.BindingProperties]:
@@ -107,7 +139,7 @@ def _lustre_binding(layout: GcpLayout, bucket: str) -> Resource[policies.Binding
         properties=policies.BindingProperties(
             holder=f"b/{layout.bucket}",
             member=lustre_agent(layout.number),
-            grants=((_READER, _within(layout)),),
+            grants=((_READER, _within(layout, layout.prefix)),),
         ),
         hourly_usd=FREE,
     )
@@ -118,12 +150,12 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
     return {BUCKET: GcpBucketDriver(gcp), BINDING: BucketBindingDriver(gcp)}
 
 
-def _within(layout: GcpLayout) -> str:
-    """Return the condition that allows only objects under the prefix; listing shows all names."""
-    prefix = f"{layout.settings.prefix}/" if layout.settings.prefix else ""
+def _within(layout: GcpLayout, prefix: str) -> str:
+    """Return the condition that allows only objects under a prefix; listing shows all names."""
+    under = f"{prefix}/" if prefix else ""
     return (
         'resource.type != "storage.googleapis.com/Object" || '
-        f'resource.name.startsWith("projects/_/buckets/{layout.bucket}/objects/{prefix}")'
+        f'resource.name.startsWith("projects/_/buckets/{layout.bucket}/objects/{under}")'
     )
 
 
@@ -277,11 +309,15 @@ class BucketBindingDriver(policies.BindingDriver):
             holder = f"b/{seen.identity}"
             tags = policies.inherited(seen.tags, BINDING)
             theirs = {each.account for each in policies.grants(self.gcp, holder) if each.title == _TITLE}
-            agent = lustre_agent(self.gcp.number)
+            agent, of_guard = lustre_agent(self.gcp.number), policies.inherited(seen.tags, BINDING, GUARD)
             yield (
                 holder,
                 {
-                    **{member: tags for member in theirs if member.startswith(_MEMBER)},
+                    **{
+                        member: of_guard if member.endswith(_OF_GUARD) else tags
+                        for member in theirs
+                        if member.startswith(_MEMBER)
+                    },
                     **({agent: policies.inherited(seen.tags, BINDING, LUSTRE)} if agent in theirs else {}),
                 },
             )

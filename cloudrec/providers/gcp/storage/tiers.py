@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.providers.base.storage import tiers
+from cloudrec.providers.base.storage import sharing, tiers
 from cloudrec.providers.base.storage.rates import CLIENT, rates_of
 from cloudrec.providers.base.storage.tiers import GIB
 from cloudrec.providers.gcp.offers import SSD_GIB
@@ -49,7 +49,9 @@ def of(layout: GcpLayout) -> list[Tier]:
             mb_s_each_tib=settings.lustre_throughput,
             nodes=layout.cluster.nodes,
             client=RATES.get((tiers.LUSTRE, CLIENT)),
-            remedy="add a Lustre file system: --set cluster.settings.lustre_gib=36000",
+            remedy="add a Lustre file system: --set cluster.settings.lustre_gib=36000"
+            if layout.has_own_storage
+            else sharing.LUSTRE_REMEDY,
         ),
         tiers.bucket(client=RATES.get((tiers.BUCKET, CLIENT))),
     ]

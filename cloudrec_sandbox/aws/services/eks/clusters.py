@@ -77,7 +77,7 @@ def _require_service_role(call: Call) -> None:
 def _document(call: Call, version: str, vpc_id: str) -> dict[str, Any]:
     wish, name = call.params, call.params["name"]
     config, access_config = wish["resourcesVpcConfig"], wish.get("accessConfig", {})
-    kubernetes = linked.server_of(call.world)
+    kubernetes = linked.server_of(call.world, call.region, name)
     host = f"{secrets.token_hex(16).upper()}.gr7.{call.region}.eks.amazonaws.com"
     authority = base64.b64encode(unused_authority().encode()).decode()
     return {

@@ -38,27 +38,37 @@ _POLICIES: Mapping[str, Sequence[str]] = {
 }
 
 
-def server_of(world: World) -> dict[str, str]:
-    """Return the endpoint and the authority that clusters report; an empty mapping if there is no server."""
-    link = linked.of(world)
-    if link is not None:
-        return {"endpoint": link.server, "certificate_authority": link.authority_data}
+def server_of(world: World, region: str, name: str) -> dict[str, str]:
+    """Return the endpoint and the authority that a cluster reports; an empty mapping without a server."""
+    server = linked.of(world, _key(region, name))
+    if server is not None:
+        return {"endpoint": server.server, "certificate_authority": server.authority_data}
     return world.state(Wishes).kubernetes
 
 
-def look(world: World) -> Picture:
-    """Return the first cluster, with the machines of its node groups."""
-    for region, eks in world.states(Eks).items():
-        for cluster in eks.clusters.values():
-            if cluster.document["status"] in ("ACTIVE", "UPDATING"):
-                return Picture(
-                    cluster=cluster.uid,
-                    nodes=tuple(_machines(world, region, cluster)),
-                    callers=_callers(world, cluster),
-                    is_reachable=_is_reachable(world, cluster),
-                    leaving=losses.leaving(world, region),
-                )
-    return Picture()
+def look(world: World) -> dict[str, Picture]:
+    """Return the clusters, with the machines of their node groups."""
+    return {
+        _key(region, name): _picture(world, region, cluster)
+        for region, eks in world.states(Eks).items()
+        for name, cluster in eks.clusters.items()
+    }
+
+
+def _key(region: str, name: str) -> str:
+    return f"{region}/{name}"
+
+
+def _picture(world: World, region: str, cluster: Cluster) -> Picture:
+    if cluster.document["status"] not in ("ACTIVE", "UPDATING"):
+        return Picture()
+    return Picture(
+        cluster=cluster.uid,
+        nodes=tuple(_machines(world, region, cluster)),
+        callers=_callers(world, cluster),
+        is_reachable=_is_reachable(world, cluster),
+        leaving=losses.leaving(world, region),
+    )
 
 
 def _callers(world: World, cluster: Cluster) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from cloudrec_sandbox.core.certificates import unused_authority
 if TYPE_CHECKING:
     from cloudrec_sandbox.azure.arm.call import Call
     from cloudrec_sandbox.azure.arm.store import Resource
-    from cloudrec_sandbox.core.linked import Linked
+    from cloudrec_sandbox.core.linked import Server
 
 # The applications of AKS in every tenant: the API servers, and kubectl's.
 _SERVER_APP, _CLIENT_APP = tokens.KUBERNETES, "80faf920-1908-4b52-b5ef-a8e7bedfc67a"
@@ -31,10 +31,10 @@ def user(call: Call) -> dict[str, Any]:
     cluster = _cluster(call)
     if cluster.properties.get("aadProfile"):
         return _kubeconfig(
-            "clusterUser", cluster, _by_entra(call.query.get("format", "")), linked.of(call.world)
+            "clusterUser", cluster, _by_entra(call.query.get("format", "")), linked.of(call.world, cluster.id)
         )
     _refuse_static(cluster)
-    return _kubeconfig("clusterUser", cluster, _static(cluster), linked.of(call.world))
+    return _kubeconfig("clusterUser", cluster, _static(cluster), linked.of(call.world, cluster.id))
 
 
 @route("POST", f"{CLUSTER}/listClusterAdminCredential")
@@ -42,7 +42,7 @@ def admin(call: Call) -> dict[str, Any]:
     """Return the administrator's kubeconfig, which does not use Entra."""
     cluster = _cluster(call)
     _refuse_static(cluster)
-    return _kubeconfig("clusterAdmin", cluster, _static(cluster), linked.of(call.world))
+    return _kubeconfig("clusterAdmin", cluster, _static(cluster), linked.of(call.world, cluster.id))
 
 
 def _cluster(call: Call) -> Resource:
@@ -95,7 +95,7 @@ def _static(cluster: Resource) -> dict[str, Any]:
 
 
 def _kubeconfig(
-    name: str, cluster: Resource, credential: dict[str, Any], link: Linked | None
+    name: str, cluster: Resource, credential: dict[str, Any], link: Server | None
 ) -> dict[str, Any]:
     properties = cluster.properties
     host = properties.get("privateFQDN") or properties["fqdn"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.azure.arm.call import Call
     from cloudrec_sandbox.azure.arm.operations import Operation
     from cloudrec_sandbox.azure.arm.paths import Path
-    from cloudrec_sandbox.core.linked import Linked
+    from cloudrec_sandbox.core.linked import Server
     from cloudrec_sandbox.core.world import World
 
 _MODELS = "azure.mgmt.containerservice.models"
@@ -132,7 +132,7 @@ class ManagedClusters(Kind):
                 kinds[pools.TYPE.lower()].mark(pool, operations.FAILED)
                 raise
             kinds[pools.TYPE.lower()].mark(pool, operations.SUCCEEDED)
-        _name(resource, linked.of(world))
+        _name(resource, linked.of(world, resource.id))
 
     def fail(self, world: World, resource: Resource, operation: Operation) -> None:
         """Keep what was made; mark the pools that were not reached as failed."""
@@ -268,7 +268,7 @@ def _add_pool(world: World, cluster: Resource, profile: dict[str, Any]) -> None:
     store(world).add(pool)
 
 
-def _name(cluster: Resource, link: Linked | None) -> None:
+def _name(cluster: Resource, link: Server | None) -> None:
     """Give a cluster its host names, when its creation ends."""
     properties, region = cluster.properties, cluster.location
     if (properties.get("oidcIssuerProfile") or {}).get("enabled"):

@@ -22,23 +22,23 @@ _TYPE = "Microsoft.ContainerService/managedClusters"
 _CARDS = 8  # InfiniBand cards, on every size that has any
 
 
-def look(world: World) -> Picture:
-    """Return the first cluster, with the machines of its pools."""
-    for cluster in store(world).of_type(_TYPE):
-        # A cluster has no host name until its creation ends, and no nodes before that.
-        if cluster.properties.get("fqdn") or cluster.properties.get("privateFQDN"):
-            found = tuple(
-                node for pool in nodes.pools(world, cluster) for node in _machines(world, cluster, pool)
-            )
-            return Picture(
-                cluster=nodes.guid(cluster, f"identity {cluster.made_at}"),
-                nodes=found,
-                callers=authority.callers(world, cluster),
-                is_reachable=_is_reachable(world, cluster),
-                leaving=evictions.leaving(world),
-                orders={"issuer": authority.issuer(cluster), **_definitions(cluster)},
-            )
-    return Picture()
+def look(world: World) -> dict[str, Picture]:
+    """Return the clusters by their ids, with the machines of their pools."""
+    return {cluster.id: _picture(world, cluster) for cluster in store(world).of_type(_TYPE)}
+
+
+def _picture(world: World, cluster: Resource) -> Picture:
+    # A cluster has no host name until its creation ends, and no nodes before that.
+    if not (cluster.properties.get("fqdn") or cluster.properties.get("privateFQDN")):
+        return Picture()
+    return Picture(
+        cluster=nodes.guid(cluster, f"identity {cluster.made_at}"),
+        nodes=tuple(node for pool in nodes.pools(world, cluster) for node in _machines(world, cluster, pool)),
+        callers=authority.callers(world, cluster),
+        is_reachable=_is_reachable(world, cluster),
+        leaving=evictions.leaving(world),
+        orders={"issuer": authority.issuer(cluster), **_definitions(cluster)},
+    )
 
 
 def _definitions(cluster: Resource) -> dict[str, list[str]]:

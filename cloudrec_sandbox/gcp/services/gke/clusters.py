@@ -125,7 +125,7 @@ def _furnish(world: World, cluster: ClusterState) -> None:
         public = "enable_public_endpoint" not in ip or ip.enable_public_endpoint
         ip.public_endpoint = f"127.72.{digits[0]}.{digits[1] or 2}" if public else ""
         message.endpoint = ip.public_endpoint or ip.private_endpoint
-    if served := linked.of(world):
+    if served := linked.of(world, cluster.path):
         message.master_auth.cluster_ca_certificate = served.authority_data
         message.endpoint = endpoints.dns_endpoint_config.endpoint = served.host
 

@@ -33,20 +33,22 @@ _EFFECTS = {
 }
 
 
-def look(world: World) -> Picture:
-    """Return the first cluster, with the machines of its pools."""
-    for cluster in world.state(Gke).clusters.values():
-        if cluster.message.endpoint:
-            found = tuple(node for pool in cluster.pools.values() for node in _machines(world, cluster, pool))
-            return Picture(
-                cluster=cluster.message.id,
-                nodes=found,
-                callers=[_caller(world, cluster)],
-                is_reachable=_is_reachable(world, cluster),
-                leaving=preemptions.leaving(world),
-                orders=_definitions(cluster),
-            )
-    return Picture()
+def look(world: World) -> dict[str, Picture]:
+    """Return the clusters by their paths, with the machines of their pools."""
+    return {path: _picture(world, cluster) for path, cluster in world.state(Gke).clusters.items()}
+
+
+def _picture(world: World, cluster: ClusterState) -> Picture:
+    if not cluster.message.endpoint:
+        return Picture()
+    return Picture(
+        cluster=cluster.message.id,
+        nodes=tuple(node for pool in cluster.pools.values() for node in _machines(world, cluster, pool)),
+        callers=[_caller(world, cluster)],
+        is_reachable=_is_reachable(world, cluster),
+        leaving=preemptions.leaving(world),
+        orders=_definitions(cluster),
+    )
 
 
 def _definitions(cluster: ClusterState) -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def may(world: World, caller: str, permission: str, project: str, resource: str) -> bool:
     """Return whether a policy gives the caller a permission in the project, or on the resource itself."""
     who = f"serviceAccount:{caller}"
-    holders = (f"projects/{project}", resource, f"b/{resource}")
+    holders = (f"projects/{project}", resource, f"b/{resource.partition('/')[0]}")
     known = world.state(policies.Policies).policies
     name, kind = _named(permission, resource)
     return any(
@@ -47,4 +47,5 @@ def _named(permission: str, resource: str) -> tuple[str, str]:
     # Lists are of the bucket; actions on an object or a folder are of that.
     if collection == "buckets" or permission.endswith(".list"):
         return f"projects/_/buckets/{resource}", "storage.googleapis.com/Bucket"
-    return f"projects/_/buckets/{resource}/{collection}/", "storage.googleapis.com/Object"
+    bucket, _, name = resource.partition("/")
+    return f"projects/_/buckets/{bucket}/{collection}/{name}", "storage.googleapis.com/Object"

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import google_crc32c
 
 from cloudrec_sandbox.core.http import Reply
+from cloudrec_sandbox.gcp.api import access
 from cloudrec_sandbox.gcp.api.errors import GcpError
 from cloudrec_sandbox.gcp.api.registry import rest
 from cloudrec_sandbox.gcp.resources import paging
@@ -82,6 +83,16 @@ def need(call: Call, bucket: Resource) -> Object:
         raise GcpError("NOT_FOUND", f"No such object: {name}")
     conditions.check(call, found.document)
     return found
+
+
+def check_permissions(call: Call, bucket: Resource, name: str) -> None:
+    """Refuse to write an object without permission; one that exists is deleted, too.
+
+    "IAM permissions for JSON methods": objects.insert.
+    """
+    access.demand(call, "storage.objects.create", f"{bucket.name}/{name}")
+    if find(bucket, name) is not None:
+        access.demand(call, "storage.objects.delete", f"{bucket.name}/{name}")
 
 
 def put(call: Call, bucket: Resource, wishes: dict[str, Any], data: bytes) -> dict[str, Any]:

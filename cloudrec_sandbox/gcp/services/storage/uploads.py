@@ -50,7 +50,6 @@ class Sessions:
     _URL,
     body=bytes,
     query=(*_QUERY, *conditions.ALL),
-    permission="storage.objects.create",
 )
 def insert(call: Call) -> dict[str, Any] | Reply:
     """Upload an object, or begin a resumable upload."""
@@ -60,16 +59,17 @@ def insert(call: Call) -> dict[str, Any] | Reply:
     way = call.query.get("uploadType")
     if way == "media":
         kind = call.raw.lower.get("content-type", "application/octet-stream")
-        return _finish(
-            call, bucket.name, {"name": call.query.get("name", ""), "contentType": kind}, call.body
-        )
-    if way == "multipart":
+        wishes, data = {"name": call.query.get("name", ""), "contentType": kind}, call.body
+    elif way == "multipart":
         wishes, data = _two_parts(call)
+    if way in ("media", "multipart"):
+        objects.check_permissions(call, bucket, str(wishes.get("name", "")))
         return _finish(call, bucket.name, wishes, data)
     if way != "resumable":
         raise buckets.invalid(f"Invalid uploadType: '{way or ''}'")
     wishes = json.loads(call.body or b"{}")
     wishes.setdefault("name", call.query.get("name", ""))
+    objects.check_permissions(call, bucket, str(wishes["name"]))
     if later := call.raw.lower.get("x-upload-content-type"):
         wishes.setdefault("contentType", later)
     upload = secrets.token_urlsafe(24)
@@ -126,7 +126,6 @@ def _finish(call: Call, bucket: str, wishes: dict[str, Any], data: bytes) -> dic
     _URL,
     body=bytes,
     query=(*_QUERY, *conditions.ALL),
-    permission="storage.objects.create",
 )
 def resume(call: Call) -> dict[str, Any] | Reply:
     """Take the next part of an upload, or return how much has arrived."""

@@ -23,7 +23,8 @@ from cloudrec_sandbox.kubernetes.kubelet.container import kernel
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SHARED_PREFIX, _OWN_PREFIX = "127.64", "10.244"
+_SHARED_PREFIXES, _OWN_PREFIX = [f"127.{64 + number}" for number in range(32)], "10.244"
+_CLUSTERS = itertools.count()  # of this process: without own networks, each has other loopback addresses
 _BRIDGE, _CARD = "cloudrec0", "eth0"
 _GATEWAY = f"{_OWN_PREFIX}.0.1"
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -42,7 +43,8 @@ class Network:
         self._wire = -1
         self._maker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="network")
         self.has_own = os.getuid() == 0 and self._maker.submit(self._make_wire).result()
-        self.addresses = Addresses(_OWN_PREFIX if self.has_own else _SHARED_PREFIX)
+        shared = _SHARED_PREFIXES[next(_CLUSTERS) % len(_SHARED_PREFIXES)]
+        self.addresses = Addresses(_OWN_PREFIX if self.has_own else shared)
         self.pool = ThreadPoolExecutor(
             max_workers=_PROBERS, thread_name_prefix="probe", initializer=self._enter
         )

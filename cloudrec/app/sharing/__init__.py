@@ -1,0 +1,1 @@
+"""Clusters that use the storage of another cluster."""

@@ -1,0 +1,212 @@
+"""The turns of a run of several clusters: one file each, of which the newest counts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cloudrec.errors import DataError, StorageError
+from cloudrec.keeper.managed.record import KeptRun, ManagedRecord
+from cloudrec.keeper.managed.runs import ManagedRun
+from cloudrec.keeper.managed.sharing import TurnKeeper
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base.results_store import Place
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.launchers.kubernetes.turns import (
+    ACCEPT_S,
+    Turn,
+    create_turn,
+    newest_turn,
+    offer_first,
+    open_turns,
+)
+
+CLUSTERS = ("east", "west", "north")
+FIRST = Turn(number=1, launch=1, clusters=CLUSTERS, cluster="east", at=100.0)
+
+
+def managed_run(*, launch: int = 1, ended: str = "", is_suspended: bool = False) -> ManagedRun:
+    torchrun = launcher("torchrun")
+    assert isinstance(torchrun, KubeLauncher)
+    return ManagedRun(
+        name="first",
+        engine=torchrun.engine,
+        began=0.0,
+        nodes=2,
+        deadline_s=None,
+        work_s=None,
+        max_price=None,
+        is_suspended=is_suspended,
+        is_queued=False,
+        launch=launch,
+        is_shared=True,
+        ended=ended,
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return open_turns(str(tmp_path), "first")
+
+
+def keeper(cluster: str, place: Place) -> TurnKeeper:
+    return TurnKeeper(cluster=cluster, open=lambda _run: place, report=lambda _line: None)
+
+
+def test_the_newest_turn_counts_and_a_number_is_written_once(place: Place) -> None:
+    assert newest_turn(place) is None
+    assert create_turn(place, FIRST)
+    later = replace(FIRST, number=12, by="east", reason="no capacity", step=7, steps=9)
+    assert create_turn(place, later)
+    assert newest_turn(place) == later
+    assert not create_turn(place, replace(later, cluster="west"))
+    assert newest_turn(place) == later
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        FIRST.to_json().replace('"east"', '"south"', 1).replace('"cluster": "east"', '"cluster": "nowhere"'),
+        FIRST.to_json().replace('"number": 1', '"number": "1"'),
+        FIRST.to_json().replace('"number": 1', '"number": -1'),
+        FIRST.to_json().replace('"at": 100.0', '"at": "soon"'),
+        FIRST.to_json().replace('"ended": ""', '"ended": "maybe"'),
+        FIRST.to_json().replace('"step": null', '"step": 1.5'),
+        FIRST.to_json().replace('"by": ""', '"by": "stranger"'),
+        FIRST.to_json().replace('"launch": 1', '"launch": 1, "more": 2'),
+        FIRST.to_json().replace('"number": 1', '"number": 2'),
+    ],
+)
+def test_a_damaged_turn_is_an_error_and_no_turn(place: Place, text: str) -> None:
+    assert text != FIRST.to_json()
+    place.write("00000001.json", text.encode())
+    with pytest.raises(DataError):
+        newest_turn(place)
+
+
+def test_other_files_are_no_turns(place: Place) -> None:
+    assert create_turn(place, FIRST)
+    for name in ("00000002.json.tmp", "2.json", "99999999.txt", "abcdefgh.json"):
+        place.write(name, b"x")
+    assert newest_turn(place) == FIRST
+
+
+def test_the_launch_offers_the_run_to_its_first_cluster_once(tmp_path: Path) -> None:
+    spec = RunSpec(name="first", cluster="east", storage=str(tmp_path), elsewhere=("west",))
+    place = open_turns(str(tmp_path), "first")
+    for _ in range(2):  # the second is a command that continues a killed one
+        offer_first(spec, launch=1, at=5.0)
+        found = newest_turn(place)
+        assert found == Turn(number=1, launch=1, clusters=("east", "west"), cluster="east", at=5.0)
+    offer_first(spec, launch=2, at=6.0)
+    found = newest_turn(place)
+    assert found is not None
+    assert (found.number, found.launch, found.cluster, found.is_taken) == (2, 2, "east", False)
+
+
+def test_a_keeper_takes_what_is_offered_to_its_cluster(place: Place) -> None:
+    create_turn(place, FIRST)
+    run, west, east = managed_run(), keeper("west", place), keeper("east", place)
+    assert west.look(run, None, 110.0) == FIRST
+    assert not west.has(run, FIRST)
+    taken = east.look(run, None, 120.0)
+    assert taken == replace(FIRST, number=2, by="east", at=120.0)
+    assert east.has(run, taken)
+    assert east.look(run, taken, 130.0) == taken  # once
+    assert not west.has(run, west.look(run, None, 130.0))
+
+
+def test_a_run_without_nodes_is_offered_to_the_next_cluster_with_its_steps(place: Place) -> None:
+    create_turn(place, FIRST)
+    run, west, east = managed_run(), keeper("west", place), keeper("east", place)
+    taken = east.look(run, None, 120.0)
+    assert taken is not None
+    offered = east.offer(run, taken, KeptRun(step=90, steps=100, saved=80, reason="no capacity"), 500.0)
+    assert offered is not None
+    assert (offered.cluster, offered.by, offered.step, offered.steps) == ("west", "east", 80, 100)
+    assert not east.has(run, offered)
+    assert east.look(run, offered, 510.0) == offered
+    received = west.look(run, None, 520.0)
+    assert west.has(run, received)
+
+
+def test_an_offer_that_no_keeper_takes_is_taken_by_the_clusters_after_it(place: Place) -> None:
+    create_turn(place, replace(FIRST, cluster="west", by="east"))
+    run, east, north = managed_run(), keeper("east", place), keeper("north", place)
+    late = FIRST.at + ACCEPT_S + 1
+    assert not east.has(run, east.look(run, None, late))  # north comes first
+    assert not north.has(run, north.look(run, None, FIRST.at + ACCEPT_S - 1))
+    assert north.has(run, north.look(run, None, late))
+
+
+@pytest.mark.parametrize("run", [managed_run(launch=2), managed_run(is_suspended=True)])
+def test_a_keeper_leaves_another_launch_and_a_stopped_run(place: Place, run: ManagedRun) -> None:
+    create_turn(place, FIRST)
+    east = keeper("east", place)
+    assert east.look(run, None, 120.0) == FIRST
+    assert not east.has(run, FIRST)
+
+
+def test_the_end_of_a_run_is_written_for_the_other_clusters(place: Place) -> None:
+    create_turn(place, replace(FIRST, by="east"))
+    run, east = managed_run(ended="succeeded"), keeper("east", place)
+    turn = east.look(run, None, 200.0)
+    assert turn is not None
+    closed = east.close(run, turn, 210.0)
+    assert closed is not None
+    assert (closed.ended, closed.cluster) == ("succeeded", "east")
+    assert not keeper("west", place).has(managed_run(), closed)
+    assert keeper("west", place).look(managed_run(), None, 10**9) == closed
+
+
+def test_a_storage_that_does_not_answer_changes_nothing() -> None:
+    said: list[str] = []
+
+    def refused(_run: str) -> Place:
+        raise StorageError("the bucket does not answer")
+
+    east = TurnKeeper(cluster="east", open=refused, report=said.append)
+    taken = replace(FIRST, by="east")
+    assert east.look(managed_run(), taken, 120.0) == taken
+    assert east.look(managed_run(), None, 120.0) is None
+    assert east.offer(managed_run(), taken, KeptRun(), 120.0) is None
+    assert len(said) == 3
+    assert all("first" in line and "does not answer" in line for line in said)
+
+
+def test_a_keeper_continues_when_the_turns_were_removed(place: Place) -> None:
+    taken = replace(FIRST, by="east")
+    assert keeper("east", place).look(managed_run(), taken, 120.0) == taken
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_at_most_one_cluster_has_a_run_whatever_the_order_of_the_keepers(tmp_path: Path, seed: int) -> None:
+    place, random_ = open_turns(str(tmp_path), "first"), random.Random(seed)  # noqa: S311 - no secret
+    create_turn(place, FIRST)
+    keepers = {name: keeper(name, place) for name in CLUSTERS}
+    known: dict[str, Turn | None] = dict.fromkeys(CLUSTERS)
+    now, held = 100.0, set[str]()
+    for _ in range(120):
+        now += random_.choice([15.0, 15.0, 700.0])
+        name = random_.choice(CLUSTERS)
+        known[name] = keepers[name].look(managed_run(), known[name], now)
+        newest = newest_turn(place)
+        holders = [each for each in CLUSTERS if keepers[each].has(managed_run(), newest)]
+        assert len(holders) <= 1
+        held.update(holders)
+        mine = known[name]
+        if mine is not None and keepers[name].has(managed_run(), mine) and random_.random() < 0.5:
+            known[name] = keepers[name].offer(managed_run(), mine, KeptRun(), now) or mine
+    assert held == set(CLUSTERS)
+
+
+def test_the_keepers_record_keeps_the_turns() -> None:
+    record = ManagedRecord(at=1.0, turns={"first": replace(FIRST, step=3, steps=4)})
+    assert ManagedRecord.of(record.to_json()) == record
