@@ -17,6 +17,7 @@ from cloudrec.keeper.managed.record import TAKEN_BACK, KeptRun
 from cloudrec.keeper.managed.runs import forget_run, managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
+from cloudrec.launchers.kubernetes.turns import ACCEPT_S
 from cloudrec.planning.spot.history import CapacityHistory
 from cloudrec.planning.spot.policy import Candidate, Held, Situation, WorkProgress, decide
 from cloudrec.providers.base.offers import SPOT
@@ -182,7 +183,17 @@ class RunKeeper:
             if name not in names:
                 record = record.noting(f"run {name} {_whereabouts(record, name)}", run=name)
         kept = {run.name: record.runs.get(run.name, _received(record, run.name)) for run in active}
-        return active, replace(record, runs=kept, queue=tuple(run.name for run in waiting))
+        record = replace(record, runs=kept, queue=tuple(run.name for run in waiting))
+        return active, self._pass_on(waiting, record)
+
+    def _pass_on(self, waiting: Sequence[ManagedRun], record: ManagedRecord) -> ManagedRecord:
+        """Offer runs of several clusters that have waited behind others for long to the next cluster."""
+        for run in waiting:
+            turn = record.turns.get(run.name)
+            if run.is_shared and turn is not None and record.at - turn.at > ACCEPT_S:
+                behind = KeptRun(reason="other runs have the nodes", step=turn.step, steps=turn.steps)
+                record = self._leave(run, behind, record) or record
+        return record
 
     def _has_room(self, active: Sequence[ManagedRun], record: ManagedRecord) -> bool:
         """Return whether a pool is left for another run: one that no run has requested, and each has one."""
@@ -259,7 +270,9 @@ class RunKeeper:
         kept = replace(kept, without_since=(kept.without_since or record.at) if is_without else 0.0)
         record = replace(record, runs={**record.runs, run.name: kept})
         if run.is_shared and is_without and _is_out_of_stock(situation, record.at - kept.without_since):
-            return self._leave(run, record), set()
+            moved = self._leave(run, kept, record)
+            if moved is not None:
+                return moved, set()
         wanted = {*decision.keep, *decision.request, *([decision.run_on] if decision.run_on else [])}
         wanted -= self._partial(record, views, run.nodes, decision)
         for pool in (each.pool for each in self._pools if each.pool in wanted):
@@ -277,21 +290,23 @@ class RunKeeper:
             record, owner={pool: name for pool, name in record.owner.items() if pool not in left}
         ), wanted
 
-    def _leave(self, run: ManagedRun, record: ManagedRecord) -> ManagedRecord:
-        """Offer a run that gets no nodes here to the next cluster, while no pod of it has a node."""
+    def _leave(self, run: ManagedRun, kept: KeptRun, record: ManagedRecord) -> ManagedRecord | None:
+        """Suspend a run and offer it to the next cluster; None if it stays: the next round resumes it."""
         turn = record.turns.get(run.name)
         if self.turns is None or turn is None or len(turn.clusters) == 1:
-            return record
-        queue_run(self.kube, run, self.namespace)
+            return None
+        if not run.is_queued:
+            queue_run(self.kube, run, self.namespace)
         if pods_by_node(self.kube, self.namespace, run.name):
-            return record  # nodes came at this moment; the next round resumes it
-        offered = self.turns.offer(run, turn, record.runs[run.name], record.at)
+            return None  # nodes came at this moment
+        offered = self.turns.offer(run, turn, kept, record.at)
         if offered is None:
-            return record
-        self.report(f"run {run.name} has no nodes here: it is offered to cluster {offered.cluster}")
-        return replace(record, turns={**record.turns, run.name: offered}).noting(
-            f"no nodes: it is offered to cluster {offered.cluster}", run=run.name
-        )
+            return None
+        text = f"{kept.reason}: it is offered to cluster {offered.cluster}"
+        self.report(f"run {run.name}: {text}")
+        queue = tuple(name for name in record.queue if name != run.name)
+        turns = {**record.turns, run.name: offered}
+        return replace(record, turns=turns, queue=queue).noting(text, run=run.name)
 
     def _measured(
         self,

@@ -17,8 +17,7 @@ from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.kubernetes.client import streams
 from cloudrec.kubernetes.client.streams import ContainerPlace, LocalEnd
 from cloudrec.launchers.base.attach import check_rank
-from cloudrec.launchers.kubernetes.context import connect, target_of
-from cloudrec.launchers.kubernetes.turns import spec_here
+from cloudrec.launchers.kubernetes.context import connect, spec_here, target_of
 from cloudrec.launchers.kubernetes.watch.seeking import RankPods, container_of
 
 if TYPE_CHECKING:

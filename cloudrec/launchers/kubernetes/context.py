@@ -18,6 +18,7 @@ from cloudrec.spec.durations import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cloudrec.launchers.base.run_folder import RunFolder
     from cloudrec.launchers.base.runspec import RunSpec
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)")
@@ -140,6 +141,16 @@ def target_of(spec: RunSpec) -> ClusterTarget:
             remedy=f"cluster {spec.cluster!r} of {spec.provider!r} has none: choose another launcher",
         )
     return spec.target
+
+
+def spec_here(run: RunFolder) -> RunSpec:
+    """Return a run's spec for the cluster that has the run now."""
+    spec = run.spec()
+    if not spec.elsewhere:
+        return spec
+    from cloudrec.launchers.kubernetes.turns import spec_by_turn  # noqa: PLC0415 - few runs need it
+
+    return spec_by_turn(run)
 
 
 def connect(target: ClusterTarget) -> Kube:

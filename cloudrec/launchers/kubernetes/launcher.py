@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cloudrec.launchers.base import results
-from cloudrec.launchers.kubernetes.context import connect, target_of
-from cloudrec.launchers.kubernetes.turns import spec_here
+from cloudrec.launchers.kubernetes.context import connect, spec_here, target_of
 from cloudrec.launchers.kubernetes.watch.lines import KubernetesRankLog
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.seeking import RankPods

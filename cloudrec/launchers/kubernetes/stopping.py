@@ -9,9 +9,9 @@ from cloudrec.errors import RunFailedError
 from cloudrec.launchers.base import launches
 from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.kubernetes import submit
-from cloudrec.launchers.kubernetes.context import connect, target_of
+from cloudrec.launchers.kubernetes.context import connect, spec_here, target_of
 from cloudrec.launchers.kubernetes.run_state import is_over
-from cloudrec.launchers.kubernetes.turns import others, spec_here
+from cloudrec.launchers.kubernetes.turns import others
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.pods import PodView
 

@@ -169,14 +169,12 @@ def offer_first(spec: RunSpec, *, launch: int, at: float) -> None:
     raise DataError(f"other writers changed the turns in {place.uri} ten times")
 
 
-def spec_here(run: RunFolder) -> RunSpec:
-    """Return the spec for the cluster that has a run, or is offered it.
+def spec_by_turn(run: RunFolder) -> RunSpec:
+    """Return the spec of a run of several clusters for the one that has it, or is offered it.
 
     If the storage does not answer, it is the first cluster's: its state is then reported as last seen.
     """
     spec = run.spec()
-    if not spec.elsewhere:
-        return spec
     try:
         turn = newest_turn(open_turns(spec.storage, spec.name, spec.environment))
     except CloudrecError:

@@ -11,7 +11,7 @@ import pytest
 from cloudrec.keeper.managed.keeper import LEAVE_S, LINGER_S
 from cloudrec.keeper.managed.leader import LASTS_S
 from cloudrec.launchers.base.results_store import Place
-from cloudrec.launchers.kubernetes.turns import Turn, create_turn, newest_turn, open_turns
+from cloudrec.launchers.kubernetes.turns import ACCEPT_S, Turn, create_turn, newest_turn, open_turns
 from tests.contract.aws.support_trace import Trace
 from tests.contract.aws.test_managed import (
     ROUND_S,
@@ -81,7 +81,8 @@ def test_a_run_without_capacity_is_offered_to_the_next_region_and_taken_back(
     events = {event.text: event.at for event in record(trace).events if event.run == "one"}
     lost = next(at for text, at in events.items() if "takes nodes back" in text)
     # The nodes end two minutes after their notice; then each candidate is refused within a round.
-    assert events["no nodes: it is offered to cluster west"] - lost <= LEAVE_S + 120 + 10 * ROUND_S
+    moved = next(at for text, at in events.items() if "it is offered to cluster west" in text)
+    assert moved - lost <= LEAVE_S + 120 + 10 * ROUND_S
     taken = replace(offered, number=4, by="west")
     assert create_turn(place, taken)
     rounds(trace, lambda: not record(trace).runs, "no longer here")
@@ -145,3 +146,23 @@ def test_a_keeper_that_is_killed_while_it_offers_a_run_offers_it_once(begun: Cal
     trace.advance(LINGER_S)
     rounds(trace, lambda: not record(trace).asked, "released")
     assert trace.machines() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_that_waits_behind_others_is_offered_to_the_next_region(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    submit(trace, "one")
+    rounds(trace, lambda: on(trace, "one") == {group("a")}, "on nodes")
+    place = turns_of(trace, "two")
+    submit(trace, "two", SHARED)
+    create_turn(place, first_turn(trace))
+    rounds(trace, lambda: record(trace).queue == ("two",), "queued", most=3)
+    trace.advance(ACCEPT_S / 2)
+    trace.round()
+    assert newest(place).cluster == trace.site.cluster.title  # it waits for a while
+    trace.advance(ACCEPT_S / 2 + ROUND_S)
+    rounds(trace, lambda: newest(place).cluster == "west", "offered", most=3)
+    assert newest(place).reason == "other runs have the nodes"
+    assert is_waiting(trace, "two")
+    assert on(trace, "one") == {group("a")}

@@ -72,10 +72,13 @@ def _before_its_restart(pod: Mapping[str, Any]) -> dict[str, Any]:
     return {**pod, "status": {**status, "containerStatuses": statuses}}
 
 
-def vanished(run: RunFolder, pods: Sequence[Mapping[str, Any]], launch: int) -> dict[str, dict[str, str]]:
+def vanished(
+    run: RunFolder, pods: Sequence[Mapping[str, Any]], launch: int, *, cluster: str
+) -> dict[str, dict[str, str]]:
     """Return the pods of a launch, by uid, that ran at the time of the last status and no longer exist.
 
-    A minute after a machine is lost, the cluster deletes its pods: no object reports their end.
+    A minute after a machine is lost, the cluster deletes its pods: no object reports their end. Those of
+    another cluster ended when the run moved.
     """
     file = run.path / _SEEN
     now = {
@@ -88,13 +91,15 @@ def vanished(run: RunFolder, pods: Sequence[Mapping[str, Any]], launch: int) -> 
     except (OSError, ValueError):
         before = {}
     # Written only after a change, since a watcher reads the state every second.
-    if before != {"launch": launch, "pods": now}:
-        write_atomically(file, json.dumps({"launch": launch, "pods": now}))
+    seen = {"launch": launch, "cluster": cluster, "pods": now}
+    if before != seen:
+        write_atomically(file, json.dumps(seen))
     there = {pod["metadata"]["uid"] for pod in pods}
-    known = before.get("pods") if before.get("launch") == launch else None
+    is_same = (before.get("launch"), before.get("cluster", cluster)) == (launch, cluster)
+    known = before.get("pods") if is_same else None
     if not isinstance(known, dict):
         return {}
-    return {uid: seen for uid, seen in known.items() if uid not in there and isinstance(seen, dict)}
+    return {uid: pod for uid, pod in known.items() if uid not in there and isinstance(pod, dict)}
 
 
 def note_vanished(

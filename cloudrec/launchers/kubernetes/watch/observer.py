@@ -13,9 +13,8 @@ from cloudrec.launchers.base import record
 from cloudrec.launchers.base.ledger import LedgerEvent, RunState, last_launch, state_after
 from cloudrec.launchers.base.protocol import RunStatus
 from cloudrec.launchers.kubernetes import submit
-from cloudrec.launchers.kubernetes.context import Settings, connect, target_of
+from cloudrec.launchers.kubernetes.context import Settings, connect, spec_here, target_of
 from cloudrec.launchers.kubernetes.run_state import KubernetesSnapshot, judge
-from cloudrec.launchers.kubernetes.turns import spec_here
 from cloudrec.launchers.kubernetes.watch import losses
 from cloudrec.launchers.kubernetes.watch.stuck import is_suspect, late_rank
 
@@ -82,7 +81,7 @@ class KubernetesObserver(remote.RunObserver):
         if status.state in _TROUBLED:
             # Events and nodes are many, so they are read only to find a cause.
             status = judge(self._closer(kube, sight, target.namespace))
-        return self._written(kube, sight, status, launch)
+        return self._written(kube, sight, status, launch, cluster=spec.cluster)
 
     def _note_place(self, spec: RunSpec, launch: int) -> None:
         """Record the cluster that has the run, if it is not the one that had it before."""
@@ -109,7 +108,9 @@ class KubernetesObserver(remote.RunObserver):
         about = [each for each in self._events if (each.get("involvedObject") or {}).get("name") in names]
         return replace(sight, events=about, cluster_nodes=self._nodes)
 
-    def _written(self, kube: Kube, sight: KubernetesSnapshot, status: RunStatus, launch: int) -> RunStatus:
+    def _written(
+        self, kube: Kube, sight: KubernetesSnapshot, status: RunStatus, launch: int, *, cluster: str
+    ) -> RunStatus:
         """Copy the results, record the status, and return it; an error of the store does not fail the run."""
         run = self._run
         problem = self._bring(is_final=status.state.is_final)
@@ -117,7 +118,7 @@ class KubernetesObserver(remote.RunObserver):
         status = self._with_verdict(status, sight)
         with record.writing(run):
             losses.note_losses(run, run.ledger.read(), sight.pods, launch)
-            gone = losses.vanished(run, sight.pods, launch)
+            gone = losses.vanished(run, sight.pods, launch, cluster=cluster)
             if gone and not sight.stop_asked and not status.state.is_final:
                 losses.note_vanished(run, gone, kube.list("Node"), launch)
             problem = problem or self._note_starts()
