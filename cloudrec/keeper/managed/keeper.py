@@ -116,6 +116,8 @@ class RunKeeper:
             if self.turns is None:
                 self.report(f"run {run.name}: the storage of its turns is not known; `cloudrec up` writes it")
                 continue
+            if not (run.is_wanted or run.ended):
+                continue  # its user has stopped it, in all clusters
             known = record.turns.get(run.name)
             turn = known if _is_over(run, known) else self.turns.look(run, known, record.at)
             if turn is None:

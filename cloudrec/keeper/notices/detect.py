@@ -5,7 +5,7 @@ Pure functions over what a round has seen. Each notice has a key by which a late
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from cloudrec.notify.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from cloudrec.launchers.kubernetes.turns import Turn
 
 SHARES = (50, 80, 100)  # percent of a budget
 _SAME_S = 600.0  # nodes of one preemption go one after the other: they are one notice
@@ -64,6 +66,7 @@ class ClusterSight:
         ends: the runs that have finished or failed.
         taken: the nodes that the cloud took from runs.
         pools: the pool that each run trains on.
+        received: the runs that came from a cluster of another region, each with its turn.
         spent_usd: what the cluster has cost; None if unknown.
         budget_usd: the most that it may cost; None without a limit.
         end: its end, in seconds since the epoch; None without one.
@@ -75,6 +78,7 @@ class ClusterSight:
     ends: Sequence[EndedRun] = ()
     taken: Sequence[TakenNode] = ()
     pools: Mapping[str, str]
+    received: Mapping[str, Turn] = field(default_factory=dict)
     spent_usd: float | None = None
     budget_usd: float | None = None
     end: float | None = None
@@ -91,7 +95,8 @@ def detect(outbox: Outbox | None, sight: ClusterSight) -> tuple[Outbox, list[Not
     if is_first:
         outbox = outbox.knowing(_end_key(end) for end in sight.ends)
         outbox = outbox.knowing(f"taken:{each.key}" for each in sight.taken)
-    notices = [notice for notice in _ends(sight) if notice.key not in outbox.known]
+        outbox = outbox.knowing(notice.key for notice in _received(sight))
+    notices = [notice for notice in (*_received(sight), *_ends(sight)) if notice.key not in outbox.known]
     outbox, moved = _moved(outbox, sight)
     outbox, taken = _preempted(outbox, sight)
     outbox, money = _money(outbox, sight)
@@ -125,6 +130,19 @@ def _ends(sight: ClusterSight) -> Iterator[Notification]:
             text=text,
             cluster=sight.cluster,
             run=end.run,
+        )
+
+
+def _received(sight: ClusterSight) -> Iterator[Notification]:
+    for run, turn in sight.received.items():
+        yield Notification(
+            key=f"moved:{run}:turn:{turn.number}",
+            event="moved",
+            at=sight.now,
+            text=f"Run {run} has moved to cluster {sight.cluster}: {turn.reason}.",
+            cluster=sight.cluster,
+            run=run,
+            details={"to": sight.cluster, "reason": turn.reason},
         )
 
 

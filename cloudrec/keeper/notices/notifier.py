@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from cloudrec.keeper.meter import LiveNode
     from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.launchers.kubernetes.turns import Turn
     from cloudrec.spec.models import NotifySpec
 
 _WITHIN_S = 20.0  # of a round, whatever the servers do
@@ -63,11 +64,13 @@ class Notifier:
         found = self.kube.get("ConfigMap", NAME, namespace=self.namespace) or {}
         data = found.get("data") or {}
         pods = self.kube.list("Pod", namespace=self.namespace, labels=f"{_RUNS},{ROLE}={TRAINER}")
+        record = ManagedRecord.of(data.get(MANAGED, ""))
         sight = replace(
             sight,
             ends=self._ends(pods),
-            taken=[*_taken_pods(pods), *_taken_pools(ManagedRecord.of(data.get(MANAGED, "")))],
+            taken=[*_taken_pods(pods), *_taken_pools(record)],
             pools=_pools(nodes),
+            received=_received(record, sight.cluster),
             near_s=seconds_of(self.notify.end_near),
         )
         channels, problems = channels_of(self.notify, self.secrets)
@@ -174,6 +177,15 @@ def _taken_pools(record: ManagedRecord) -> list[TakenNode]:
         for each in record.events
         if each.run and each.text.endswith(TAKEN_BACK)
     ]
+
+
+def _received(record: ManagedRecord, cluster: str) -> dict[str, Turn]:
+    """Return the runs that another cluster has handed over; the first turn of a run has no reason."""
+    return {
+        run: turn
+        for run, turn in record.turns.items()
+        if turn.is_taken and turn.cluster == cluster and turn.reason and not turn.ended
+    }
 
 
 def _pools(nodes: Sequence[LiveNode]) -> dict[str, str]:

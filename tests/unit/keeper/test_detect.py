@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from cloudrec.keeper.notices.detect import ClusterSight, EndedRun, TakenNode, count_of, detect
+from cloudrec.launchers.kubernetes.turns import Turn
 from cloudrec.notify.notice import Notification
 from cloudrec.notify.outbox import Outbox
 
@@ -51,6 +52,22 @@ def test_a_move_is_sent_and_counted_and_a_first_place_is_none() -> None:
     assert rounds.kinds(replace(QUIET, pools={"r": "spot-a"})) == ["moved"]
     assert rounds.outbox is not None
     assert count_of(rounds.outbox)["moves"] == {"r": 2}
+
+
+def test_a_run_that_another_cluster_hands_over_is_sent_once() -> None:
+    first = Turn(
+        number=4, launch=1, clusters=("ads", "west"), cluster="ads", by="ads", at=1.0, reason="no capacity"
+    )
+    rounds = Rounds()
+    assert rounds.kinds(replace(QUIET, received={"old": first})) == []
+    (moved,) = rounds.see(replace(QUIET, received={"old": first, "r": first}))
+    assert (moved.event, moved.run, moved.text) == (
+        "moved",
+        "r",
+        "Run r has moved to cluster ads: no capacity.",
+    )
+    assert rounds.kinds(replace(QUIET, received={"r": first})) == []
+    assert rounds.kinds(replace(QUIET, received={"r": replace(first, number=6)})) == ["moved"]
 
 
 def test_nodes_that_go_one_after_the_other_are_one_preemption() -> None:
