@@ -208,8 +208,7 @@ def train(
     arguments = words[1:] if has_script else words
 
     def decide(launch: PreparedRun) -> bool:
-        if launch.data is not None:
-            announce(f"data: {launch.data.line}")
+        _announce_places(launch)
         if dry_run:
             announce(_plan_text(launch.plan))
         elif launch.hourly_usd != FREE:
@@ -236,6 +235,14 @@ def train(
     if detach:
         return _finish(application, folder.name)
     return _follow(application, folder)
+
+
+def _announce_places(launch: PreparedRun) -> None:
+    """Say from where the nodes read the data, and between which clusters the run may move."""
+    if launch.data is not None:
+        announce(f"data: {launch.data.line}")
+    if launch.spec.elsewhere:
+        announce(f"clusters: {', then '.join((launch.spec.cluster, *launch.spec.elsewhere))}")
 
 
 def _settings_of(given: Mapping[str, str | float | None]) -> Flags:
