@@ -178,7 +178,7 @@ class RunKeeper:
                 queue_run(self.kube, run, self.namespace)
                 self.report(f"run {run.name} waits for its turn")
         for run in active:
-            if run.is_queued:
+            if run.is_queued and not record.runs.get(run.name, KeptRun()).leaves:
                 release_run(self.kube, run, self.namespace)
                 self.report(f"run {run.name} has its turn")
         for name in record.runs:
@@ -268,10 +268,17 @@ class RunKeeper:
             record = record.noting(decision.reason, run=run.name)
             kept = replace(kept, reason=decision.reason)
         kept = self._measured(_worked(run, kept, record.at, pods, on), record, pods, on)
-        is_without = on is None and not any(record.owner.get(each) == run.name for each in record.complete)
-        kept = replace(kept, without_since=(kept.without_since or record.at) if is_without else 0.0)
+        has_all = any(record.owner.get(each) == run.name for each in record.complete)
+        is_without = not has_all and _running(pods) < run.fewest
+        kept = replace(
+            kept,
+            without_since=(kept.without_since or record.at) if is_without else 0.0,
+            leaves=kept.leaves and is_without,
+        )
         record = replace(record, runs={**record.runs, run.name: kept})
-        if run.is_shared and is_without and _is_out_of_stock(situation, record.at - kept.without_since):
+        # A part of the nodes is worth a longer wait for the others.
+        is_late = record.at - kept.without_since >= (LEAVE_S if on is None else PARTIAL_S)
+        if run.is_shared and is_without and (kept.leaves or (is_late and _is_out_of_stock(situation))):
             moved = self._leave(run, kept, record)
             if moved is not None:
                 return moved, set()
@@ -300,7 +307,10 @@ class RunKeeper:
         if not run.is_queued:
             queue_run(self.kube, run, self.namespace)
         if pods_by_node(self.kube, self.namespace, run.name):
-            return None  # nodes came at this moment
+            # A part of the nodes came: its pods end, since the others must not meet them in another region.
+            known = record.runs.get(run.name)
+            leaving = {run.name: replace(kept, leaves=True)} if known is not None else {}
+            return replace(record, runs={**record.runs, **leaving})
         offered = self.turns.offer(run, turn, kept, record.at)
         if offered is None:
             return None
@@ -505,14 +515,11 @@ def _received(record: ManagedRecord, run: str) -> KeptRun:
     return KeptRun(step=turn.step, steps=turn.steps, saved=turn.step)
 
 
-def _is_out_of_stock(situation: Situation, without_s: float) -> bool:
-    """Return whether a run without nodes has been refused by every candidate that it may have at any time."""
+def _is_out_of_stock(situation: Situation) -> bool:
+    """Return whether every candidate that a run may have at any time has refused it lately."""
     spot = [each.name for each in situation.candidates if each.is_spot]
-    refused = all(
-        situation.history[name].is_up is False and situation.now - situation.history[name].at <= LEAVE_S
-        for name in spot
-    )
-    return refused and without_s >= LEAVE_S
+    seen = [situation.history[name] for name in spot]
+    return all(each.is_up is False and situation.now - each.at <= LEAVE_S for each in seen)
 
 
 def _adopted(
@@ -585,13 +592,15 @@ def _worked(
     on: str | None,
 ) -> KeptRun:
     """Count the time since the last round if all pods of the run have run in it."""
-    running = sum(
-        (pod.get("status") or {}).get("phase") == "Running" for each in pods.values() for pod in each
-    )
-    if on is None or running < run.nodes:
+    if on is None or _running(pods) < run.nodes:
         return replace(kept, worked_at=0.0, halted_at=now if kept.worked_at else kept.halted_at)
     added = now - kept.worked_at if kept.worked_at else 0.0
     return replace(kept, worked_at=now, worked_s=kept.worked_s + added)
+
+
+def _running(pods: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
+    """Return the number of pods that run."""
+    return sum((pod.get("status") or {}).get("phase") == "Running" for each in pods.values() for pod in each)
 
 
 def _pool_of(pods: Mapping[str, Sequence[object]], views: Mapping[str, PoolView]) -> str | None:

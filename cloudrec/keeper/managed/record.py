@@ -51,6 +51,7 @@ class KeptRun:
         restart_s: the seconds from complete nodes to the first steps, as measured last; None before that.
         reason: the last decision's reason.
         without_since: since when the run has had no nodes; 0 if it has some.
+        leaves: whether it is suspended, to be offered to another cluster once its pods have ended.
     """
 
     worked_s: float = 0.0
@@ -64,6 +65,7 @@ class KeptRun:
     restart_s: float | None = None
     reason: str = ""
     without_since: float = 0.0
+    leaves: bool = False
 
     @property
     def done(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import UsageError
 from cloudrec.kubernetes.client.errors import AbsentError
 from cloudrec.kubernetes.manifests.names import MANAGED_BY, MANAGER, ROLE, RUN, TRAINER
-from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, QUEUED, TURNS, WORK
+from cloudrec.kubernetes.wishes import DEADLINE, FEWEST, MAX_PRICE, NODES, QUEUED, TURNS, WORK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.launchers.kubernetes.submit import launch_of
@@ -38,6 +38,7 @@ class ManagedRun:
         max_price: the most that a node may cost, in USD an hour; None for any price.
         is_suspended: whether it is suspended.
         is_queued: whether the keeper has suspended it until its turn.
+        fewest: the nodes with which it continues.
         launch: the number of its launch.
         is_shared: whether it may move to clusters of other regions.
         ended: how it ended, succeeded or failed; empty before its end.
@@ -52,6 +53,7 @@ class ManagedRun:
     max_price: float | None
     is_suspended: bool
     is_queued: bool
+    fewest: int = 1
     launch: int = 0
     is_shared: bool = False
     ended: str = ""
@@ -91,6 +93,7 @@ def _run(job: Mapping[str, Any], engine: JobOperator) -> ManagedRun:
         max_price=_number(labels.get(MAX_PRICE)),
         is_suspended=engine.is_suspended(job),
         is_queued=QUEUED in annotations,
+        fewest=int(_number(labels.get(FEWEST)) or _number(labels.get(NODES)) or 1),
         launch=launch_of(job),
         is_shared=TURNS in labels,
         ended=state if state in ("succeeded", "failed") else "",

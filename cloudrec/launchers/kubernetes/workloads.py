@@ -10,7 +10,7 @@ import yaml
 
 from cloudrec.errors import SpecError
 from cloudrec.kubernetes.manifests.workload import Workload
-from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, TURNS, WORK
+from cloudrec.kubernetes.wishes import DEADLINE, FEWEST, MAX_PRICE, NODES, TURNS, WORK
 from cloudrec.launchers.base.runspec import is_own_trainer
 from cloudrec.launchers.kubernetes.context import REPLACE, REPORT, Settings, target_of
 from cloudrec.launchers.kubernetes.secrets import references
@@ -98,6 +98,7 @@ def _wishes(spec: RunSpec, target: ClusterTarget, settings: Settings) -> dict[st
         WORK: f"{settings.work_s:.0f}" if settings.work else "",
         MAX_PRICE: f"{settings.max_price:g}" if settings.max_price else "",
         TURNS: "shared" if spec.elsewhere else "",
+        FEWEST: str(spec.fewest_nodes) if spec.elsewhere and spec.fewest_nodes < spec.nodes else "",
     }
     return {NODES: str(spec.nodes), **{label: value for label, value in asked.items() if value}}
 

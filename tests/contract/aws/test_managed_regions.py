@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cloudrec.keeper.managed.keeper import LEAVE_S, LINGER_S
+from cloudrec.keeper.managed.keeper import LEAVE_S, LINGER_S, PARTIAL_S
 from cloudrec.keeper.managed.leader import LASTS_S
 from cloudrec.launchers.base.results_store import Place
 from cloudrec.launchers.kubernetes.turns import ACCEPT_S, Turn, create_turn, newest_turn, open_turns
@@ -166,3 +166,25 @@ def test_a_run_that_waits_behind_others_is_offered_to_the_next_region(begun: Cal
     assert newest(place).reason == "other runs have the nodes"
     assert is_waiting(trace, "two")
     assert on(trace, "one") == {group("a")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_with_a_part_of_its_nodes_leaves_once_its_pods_have_ended(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    place = turns_of(trace, "one")
+    trace.aws.control(capacity={**NONE, f"{TYPE}/us-east-1a/spot": 1})
+    submit(trace, "one", SHARED)
+    create_turn(place, first_turn(trace))
+    rounds(trace, lambda: len(trace.machines()) == 1, "one of two nodes")
+    trace.round()
+    trace.advance(PARTIAL_S - 5 * ROUND_S)
+    trace.round()
+    assert newest(place).cluster == trace.site.cluster.title  # it waits for the other node
+    rounds(trace, lambda: newest(place).cluster == "west", "offered")
+    create_turn(place, replace(newest(place), number=newest(place).number + 1, by="west"))
+    pods = trace.kube.list("Pod", namespace=trace.namespace, labels={"cloudrec/run": "one"})
+    assert [pod for pod in pods if pod["status"].get("phase") == "Running"] == []
+    assert is_waiting(trace, "one")
+    trace.advance(LINGER_S)
+    rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
