@@ -42,7 +42,7 @@ _ROOMS = (
     *(f"cloudrec/planning/spot/{name}.py" for name in ("compare", "references", "simulate", "traces")),
     *("trainer/calibrate.py", "trainer/commands/calibrate.py"),
     *(f"cloudrec/image/{name}.py" for name in ("builders", "context", "running", "sbom", "stages", "work")),
-    "cloudrec/sandbox",
+    *("cloudrec/sandbox", "cloudrec/image/files"),  # pods get the list of packages beside the archive
 )
 # The limit of a ConfigMap is 1 MiB of data (kubernetes.io, "ConfigMaps"); etcd's for a request is 1.5 MiB.
 _LIMIT = 1024 * 1024
