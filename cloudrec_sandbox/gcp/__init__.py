@@ -39,13 +39,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ISOLATION", "POD_VARIABLES", "REHEARSAL", "serve"]
 
-# By these, pods on linked nodes find the buckets.
-POD_VARIABLES = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT")
+# By these, pods on linked nodes find the buckets, and the guard finds the node pools.
+POD_VARIABLES = (
+    *("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+    *("GOOGLE_CLOUD_ENDPOINT_URL", "GOOGLE_CLOUD_GRPC_ENDPOINT"),
+)
 
 # `cloudrec sandbox run` sets this: a new project has no GPU quota, as at Google.
 REHEARSAL: Mapping[str, Any] = {
     "speed": 600,
-    "quotas": {"us-central1/NVIDIA_A100_GPUS": 500, "global/GPUS_ALL_REGIONS": 500},
+    "quotas": {
+        "us-central1/NVIDIA_A100_GPUS": 500,
+        "europe-west4/NVIDIA_A100_GPUS": 500,
+        "global/GPUS_ALL_REGIONS": 500,
+    },
 }
 # https://cloud.google.com/docs/authentication/application-default-credentials; google-auth reads NO_GCE_CHECK
 # before it queries the machine's metadata server.

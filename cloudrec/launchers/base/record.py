@@ -66,13 +66,16 @@ def note_state(
 
 
 def note_place(run: RunFolder, events: Sequence[LedgerEvent], launch: int, cluster: str) -> None:
-    """Record the cluster that has a run of several clusters, if it is another one than before."""
-    if place_after(events, launch) != cluster:
+    """Record the cluster that has a run of several clusters, if it is another one than before.
+
+    Each launch begins in the cluster of the run's spec.
+    """
+    if (place_after(events, launch) or run.spec().cluster) != cluster:
         run.ledger.append(MOVED, launch=launch, cluster=cluster)
 
 
 def place_after(events: Sequence[LedgerEvent], launch: int) -> str:
-    """Return the cluster that had a launch last; empty for a run of one cluster, or before its first look."""
+    """Return the cluster to which a launch has moved last; empty before its first move."""
     places = [
         event.details.get("cluster") for event in events if (event.event, event.launch) == (MOVED, launch)
     ]

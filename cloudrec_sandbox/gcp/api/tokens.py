@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _PREFIX = "ya29.sandbox."
 
 
+_PODS = 10001  # the user of cloudrec's pods
+
+
 class _GrantError(Exception):
     """The token endpoint's refusal: OAuth's code and its description."""
 
@@ -52,6 +56,9 @@ class Key:
         path = folder / "service-account.json"
         path.write_text(json.dumps(self.document))
         path.chmod(0o600)
+        if os.getuid() == 0:  # pods are then processes of their own user, which reads it as root does
+            os.chown(path, _PODS, -1)
+            folder.chmod(0o711)
         return str(path)
 
 
