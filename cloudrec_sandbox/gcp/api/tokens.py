@@ -56,7 +56,7 @@ class Key:
         path = folder / "service-account.json"
         path.write_text(json.dumps(self.document))
         path.chmod(0o600)
-        if os.getuid() == 0:  # pods are then processes of their own user, which reads it as root does
+        if os.getuid() == 0:  # pods are then processes of another user, which must read it
             os.chown(path, _PODS, -1)
             folder.chmod(0o711)
         return str(path)
