@@ -46,9 +46,8 @@ def with_storage(
     if storage is None:
         storage = _storage_of(app, provider, cluster, had)
     cluster = cluster.model_copy(update={"storage_of": had, "storage": storage})
-    provider.check(
-        cluster
-    )  # an `up` without the option keeps the storage, and so has not been checked for it
+    # An `up` without the option keeps the storage, and so has not been checked for it.
+    provider.check(cluster)
     return cluster
 
 

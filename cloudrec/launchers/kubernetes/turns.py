@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError, DataError
 from cloudrec.launchers.base.ledger import last_launch
+from cloudrec.launchers.base.record import place_after
 from cloudrec.launchers.base.results_store import open_place
 from cloudrec_contract.layout import turns_uri
 from cloudrec_contract.safe_json import safe_object
@@ -172,16 +173,17 @@ def offer_first(spec: RunSpec, *, launch: int, at: float) -> None:
 def spec_by_turn(run: RunFolder) -> RunSpec:
     """Return the spec of a run of several clusters for the one that has it, or is offered it.
 
-    If the storage does not answer, it is the first cluster's: its state is then reported as last seen.
+    If the storage does not answer, it is the cluster that had the run when it was last seen.
     """
-    spec = run.spec()
+    spec, events = run.spec(), run.ledger.read()
+    launch = last_launch(events)
     try:
         turn = newest_turn(open_turns(spec.storage, spec.name, spec.environment))
     except CloudrecError:
-        return spec
-    if turn is None or turn.launch != last_launch(run.ledger.read()) or turn.cluster not in spec.elsewhere:
-        return spec
-    return run.spec_in(turn.cluster)
+        cluster = place_after(events, launch)
+    else:
+        cluster = turn.cluster if turn is not None and turn.launch == launch else ""
+    return run.spec_in(cluster) if cluster in spec.elsewhere else spec
 
 
 def others(run: RunFolder, here: RunSpec) -> list[RunSpec]:

@@ -83,13 +83,13 @@ def test_s3_bucket_of_another_region_is_refused_with_its_region(
     place = {"LocationConstraint": "eu-west-1"}
     in_region(aws, "eu-west-1").create_bucket(Bucket=NAME, CreateBucketConfiguration=place)
     in_region(aws, "eu-west-1").put_object(Bucket=NAME, Key="k", Body=b"v")
-    told: list[Any] = []
+    answers: list[Any] = []
     for operation in ("head_bucket", "head_object", "get_object", "list_objects_v2"):
         s3, before = in_region(aws, region), len(aws.calls())
-        s3.meta.events.register_first("before-parse.s3", lambda **seen: told.append(seen["response_dict"]))
+        s3.meta.events.register_first("before-parse.s3", lambda **seen: answers.append(seen["response_dict"]))
         getattr(s3, operation)(Bucket=NAME, **({"Key": "k"} if operation.endswith("_object") else {}))
         assert [call["status"] for call in aws.calls(since=before)] == [status, 200]  # the SDK follows
-        refusal = told[-2]
+        refusal = answers[-2]
         if operation.startswith("head"):  # without a body, the header alone names the region
             assert (refusal["body"], refusal["headers"]["x-amz-bucket-region"]) == (b"", "eu-west-1")
         else:

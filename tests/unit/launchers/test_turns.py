@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,15 @@ from cloudrec.errors import DataError, StorageError
 from cloudrec.keeper.managed.record import KeptRun, ManagedRecord
 from cloudrec.keeper.managed.runs import ManagedRun
 from cloudrec.keeper.managed.sharing import TurnKeeper
+from cloudrec.kubernetes.wishes import QUEUED
 from cloudrec.launchers import launcher
+from cloudrec.launchers.base.record import note_place
 from cloudrec.launchers.base.results_store import Place
+from cloudrec.launchers.base.run_folder import create_run
 from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.kubernetes.context import spec_here
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.launchers.kubernetes.submit import suspended
 from cloudrec.launchers.kubernetes.turns import (
     ACCEPT_S,
     Turn,
@@ -24,6 +31,7 @@ from cloudrec.launchers.kubernetes.turns import (
     offer_first,
     open_turns,
 )
+from cloudrec.launchers.kubernetes.watch.losses import vanished
 
 CLUSTERS = ("east", "west", "north")
 FIRST = Turn(number=1, launch=1, clusters=CLUSTERS, cluster="east", at=100.0)
@@ -152,6 +160,7 @@ def test_a_keeper_leaves_another_launch_and_a_stopped_run(place: Place, run: Man
     east = keeper("east", place)
     assert east.look(run, None, 120.0) == FIRST
     assert not east.has(run, FIRST)
+    assert not east.has(managed_run(launch=2), replace(FIRST, by="east"))
 
 
 def test_the_end_of_a_run_is_written_for_the_other_clusters(place: Place) -> None:
@@ -210,3 +219,45 @@ def test_at_most_one_cluster_has_a_run_whatever_the_order_of_the_keepers(tmp_pat
 def test_the_keepers_record_keeps_the_turns() -> None:
     record = ManagedRecord(at=1.0, turns={"first": replace(FIRST, step=3, steps=4)})
     assert ManagedRecord.of(record.to_json()) == record
+
+
+def test_the_runs_cluster_is_that_of_its_turn_and_without_the_storage_the_last_one(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    spec = RunSpec(name="first", cluster="east", storage=str(storage), elsewhere=("west",))
+    run = create_run(tmp_path / "runs", spec, [replace(spec, cluster="west", elsewhere=("east",))])
+    run.ledger.append("submitted", launch=1)
+    turns = open_turns(str(storage), "first")
+    assert spec_here(run).cluster == "east"  # before the first turn
+    create_turn(turns, replace(FIRST, clusters=("east", "west"), cluster="west", by="west"))
+    assert spec_here(run).cluster == "west"
+    note_place(run, run.ledger.read(), 1, "west")
+    note_place(run, run.ledger.read(), 1, "west")
+    assert [event.event for event in run.ledger.read()] == ["submitted", "moved"]
+    turns.write("00000001.json", b"damaged")  # it cannot be read, as a storage that does not answer
+    assert spec_here(run).cluster == "west"
+    run.ledger.append("submitted", launch=2)
+    assert spec_here(run).cluster == "east"  # each launch begins with the first one
+
+
+@pytest.mark.parametrize("name", ["torchrun", "pytorchjob", "trainjob", "jobset", "rayjob"])
+def test_a_run_is_submitted_suspended_to_the_clusters_that_do_not_have_it(name: str) -> None:
+    found = launcher(name)
+    assert isinstance(found, KubeLauncher)
+    kind = found.engine.kind.rpartition("/")[2]
+    job: dict[str, Any] = {"kind": kind, "metadata": {"name": "first"}, "spec": {"runPolicy": {"ttl": 1}}}
+    before = deepcopy(job)
+    other, changed = suspended([{"kind": "ConfigMap", "metadata": {}}, job], found.engine)
+    assert other == {"kind": "ConfigMap", "metadata": {}}
+    assert found.engine.is_suspended(changed)
+    assert QUEUED in changed["metadata"]["annotations"]
+    assert changed["spec"]["runPolicy"]["ttl"] == 1
+    assert job == before
+
+
+def test_pods_of_the_cluster_that_a_run_has_left_are_not_lost(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "runs", RunSpec(name="first"))
+    pod = {"metadata": {"uid": "1", "name": "first-0"}, "spec": {"nodeName": "n"}, "status": {}}
+    assert vanished(run, [pod], 1, cluster="east") == {}
+    assert vanished(run, [], 1, cluster="west") == {}
+    assert vanished(run, [pod], 1, cluster="west") == {}
+    assert vanished(run, [], 1, cluster="west") == {"1": {"pod": "first-0", "node": "n"}}

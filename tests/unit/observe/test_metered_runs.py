@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,14 +29,14 @@ def row(run: str, usd: float | None, day: str = "2026-11-24") -> CostRow:
     return CostRow(day=day, pool="gpu", instance_type="p4d", capacity="spot", run=run, node_s=3600.0, usd=usd)
 
 
-def keep(application: AppContext, *rows: CostRow, at: float = AT) -> None:
-    """Write what was read of the cluster's meter."""
+def keep(application: AppContext, *rows: CostRow, at: float = AT, cluster: str = "c") -> None:
+    """Write what was read of a cluster's meter."""
     ledger = CostLedger(since=0.0, at=at, seen={}, rows=rows)
-    cost = ClusterCost(cluster="c", provider="aws", owner="me", created=1.0, ledger=None)
+    cost = ClusterCost(cluster=cluster, provider="aws", owner="me", created=1.0, ledger=None)
     folder = application.home.root / "costs"
     folder.mkdir(parents=True, exist_ok=True)
     document = {**asdict(cost), "ledger": json.loads(ledger.to_json())}
-    (folder / "c-1.json").write_text(json.dumps(document))
+    (folder / f"{cluster}-1.json").write_text(json.dumps(document))
 
 
 def view(name: str = "a", *, ended: float | None = None, cluster: str = "c") -> RunView:
@@ -71,3 +71,10 @@ def test_a_run_that_was_not_metered_keeps_its_cost(application: AppContext) -> N
     keep(application, row("a", 3.0))
     assert cost_of(application, view("other")) == 99.0
     assert cost_of(application, view(cluster="other")) == 99.0
+
+
+def test_a_run_that_has_moved_costs_what_its_nodes_did_in_each_cluster(application: AppContext) -> None:
+    keep(application, row("a", 3.0))
+    keep(application, row("a", 4.0), row("b", 50.0), at=AT - 3600.0, cluster="east")
+    keep(application, row("a", 9.0), cluster="other")
+    assert cost_of(application, replace(view(), elsewhere=("east",))) == 7.0
