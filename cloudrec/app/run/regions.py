@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cloudrec.app.choosing import choose
 from cloudrec.app.records import known_clusters
 from cloudrec.errors import PreflightError, SpecError, UsageError
-from cloudrec.providers.base.protocol import AsksPrices
+from cloudrec.providers.base.protocol import AsksPrices, SharesStorage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,9 @@ def clusters_for(app: AppContext, loaded: Loaded) -> list[ClusterSpec]:
     if not regions:
         return [choose(app, provider_name=provider, cluster_name=wanted.name)]
     if len(set(regions)) < len(regions):
-        raise SpecError(f"train.regions names a region twice: {', '.join(regions)}")
+        raise SpecError(
+            f"train.regions names a region twice: {', '.join(regions)}", remedy="name each region once"
+        )
     group = _group(app, provider, wanted.name)
     found = [_in_region(app, group, region) for region in regions]
     if len(found) > 1 and (alone := [each.title for each in found if not each.managed]):
@@ -87,8 +89,14 @@ def _owner(cluster: ClusterSpec) -> str:
 def _in_region(app: AppContext, group: Sequence[ClusterSpec], region: str) -> ClusterSpec:
     found = [each for each in group if _region(app, each) == region]
     owner = _owner(group[0])
+    provider = group[0].provider
+    if not found and not isinstance(app.provider(provider), SharesStorage):
+        raise SpecError(
+            f"train.regions names {region!r}, but clusters of provider {provider!r} cannot use the storage "
+            "of another one, so that runs do not move between regions",
+            remedy="leave --regions out; clusters on aws and gcp can",
+        )
     if not found:
-        provider = group[0].provider
         raise PreflightError(
             f"no cluster in region {region!r} uses the storage of cluster {owner!r}",
             remedy=f"cloudrec up {provider} --cluster {owner}-{region} --region {region} "

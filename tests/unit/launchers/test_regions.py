@@ -84,7 +84,7 @@ def test_clusters_that_cannot_hand_a_run_over_are_refused(
     with pytest.raises(error) as raised:
         clusters_for(context(tmp_path, *clusters), wanted(tmp_path, *asked))
     assert says in raised.value.message
-    assert raised.value.remedy or error is SpecError
+    assert raised.value.remedy
 
 
 def test_the_remedy_for_a_missing_region_makes_its_cluster(tmp_path: Path) -> None:
@@ -127,3 +127,12 @@ def test_a_runs_folder_has_its_spec_for_each_cluster(tmp_path: Path) -> None:
         folder.spec_in("west")
     with pytest.raises(UnsafeNameError):  # a turn in the storage names the cluster
         folder.spec_in("../spec")
+
+
+def test_regions_are_refused_where_clusters_cannot_share_a_storage(tmp_path: Path) -> None:
+    app = context(tmp_path)
+    spec = ClusterSpec(provider="local")
+    app.journal.put_cluster(spec.title, "local", spec.model_dump(mode="json"))
+    with pytest.raises(SpecError, match=r"provider 'local' cannot use the storage of another one") as raised:
+        clusters_for(app, wanted(tmp_path, "us-east-1"))
+    assert raised.value.remedy == "leave --regions out; clusters on aws and gcp can"
