@@ -70,7 +70,8 @@ _DISKS: Mapping[str, str] = MappingProxyType(
 )
 _DISK = re.compile(rf"(?P<disk>{'|'.join(map(re.escape, _DISKS))})( in .+)?")
 _STANDARD = re.compile(r"(?P<series>[a-z0-9]+)-standard-(?P<vcpus>\d+)")
-LOCAL_SSD = "disk-local-ssd-gib"  # of local SSDs that are added to a machine
+# Of local SSDs that are added to a machine; the catalogue sells those of spot machines for less.
+LOCAL_SSD, SPOT_LOCAL_SSD = "disk-local-ssd-gib", "disk-local-ssd-spot-gib"
 _STANDARD_GIB = 4  # of memory for each virtual core
 
 
@@ -95,9 +96,12 @@ def listed(skus: Sequence[Sku], region: str, instance_types: Sequence[str]) -> l
         for capacity in (ON_DEMAND, SPOT)
         if (usd := priced(name, capacity, parts)) is not None
     ]
-    local = parts.get((_SSD, ON_DEMAND))
-    # As a price for a month, like the other disks'; 730 hours, as in the vendors' price lists.
-    ssds = [] if local is None else [_price(region, LOCAL_SSD, "", GIB_MONTH, local * HOURS_A_MONTH)]
+    ssds = [
+        # As a price for a month, like the other disks'; 730 hours, as in the vendors' price lists.
+        _price(region, name, "", GIB_MONTH, parts[_SSD, capacity] * HOURS_A_MONTH)
+        for name, capacity in ((LOCAL_SSD, ON_DEMAND), (SPOT_LOCAL_SSD, SPOT))
+        if (_SSD, capacity) in parts
+    ]
     return [*machines, *_disks(skus, region), *ssds]
 
 

@@ -42,3 +42,15 @@ def test_prices_of_another_region_are_not_used_and_the_catalogue_has_those_of_th
     disk = 200 * 0.10 / 730
     assert usd["gpu-nodes/t"] == pytest.approx(1.1 * (parts + disk), abs=0.001)
     assert usd["router/t"] == 0.044 + 0.005
+
+
+@pytest.mark.parametrize(("capacity", "share"), [("on-demand", 1.0), ("spot", 0.4)])
+def test_local_ssds_of_spot_machines_cost_what_the_catalogue_sells_them_for(
+    cloud: Cloud, tmp_path: Path, capacity: str, share: float
+) -> None:
+    given: dict[str, Any] = {"region": "europe-west4", "instance_types": ("a2-highgpu-8g",)}
+    plan = planned(cloud, tmp_path, capacity=capacity, **given)
+    usd = {action.key: action.hourly_usd for action in plan.actions}
+    parts = 96 * 0.031611 + 680 * 0.004237 + 8 * 2.933908 + 8 * 375 * 0.08 / 730
+    disk = 200 * 0.10 / 730
+    assert usd["gpu-nodes/t"] == pytest.approx(1.1 * (share * parts + disk), abs=0.001)

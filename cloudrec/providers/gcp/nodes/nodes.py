@@ -16,7 +16,7 @@ from cloudrec.providers.gcp.nodes.cpu_nodes import CPU
 from cloudrec.providers.gcp.nodes.node_pools import GPU, GcpCpuNodesDriver, GcpGpuNodesDriver
 from cloudrec.providers.gcp.nodes.pool_model import CpuPoolProperties, GpuPoolProperties, Hardware
 from cloudrec.providers.gcp.offers import FLEX, RESERVED, SSD_GIB
-from cloudrec.providers.gcp.prices import LOCAL_SSD
+from cloudrec.providers.gcp.prices import LOCAL_SSD, SPOT_LOCAL_SSD
 from cloudrec.spec.durations import seconds_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
         hourly_usd=total(
             layout.prices.nodes(way.instance_type, cluster.nodes, way.capacity),
             layout.prices.service(f"disk-{hardware.disk}-gib", settings.gpu_root_gib * cluster.nodes),
-            *_added_disks(layout, hardware),
+            *_added_disks(layout, hardware, way.capacity),
         ),
         node_type=way.instance_type,
         gpus=hardware.gpus,
@@ -158,10 +158,13 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
     )
 
 
-def _added_disks(layout: GcpLayout, hardware: GcpMachineType) -> list[float | None]:
+def _added_disks(layout: GcpLayout, hardware: GcpMachineType, capacity: str) -> list[float | None]:
     """Return the price of the local SSDs that are added to the machines; empty for none.
 
-    Those of spot machines cost less; the price on demand is the limit.
+    Where the price of those of spot machines is unknown, the price on demand is the limit.
     """
     gib = hardware.added_ssds * SSD_GIB * layout.cluster.nodes
-    return [layout.prices.service(LOCAL_SSD, gib)] if gib else []
+    if not gib:
+        return []
+    spot = layout.prices.service(SPOT_LOCAL_SSD, gib) if capacity == SPOT else None
+    return [layout.prices.service(LOCAL_SSD, gib) if spot is None else spot]
