@@ -2,7 +2,11 @@
 
 For each set of traces, the policy of the keeper is played beside staying in one zone and switching with
 Young/Daly intervals, and beside an oracle that knows every end; and with a deadline beside the published
-"uniform progress". `--stand-ins HOURS` plays the first made set once more with the keeper as it is shipped:
+"uniform progress". `--traces FOLDER` plays other traces, such as those of github.com/skypilot-org/spot-traces.
+
+Two kinds of traces are made. "Memoryless": times with and without capacity have exponential lengths, so that
+no past tells what is next; this is the hardest case. "Regimes", as the public traces show them: hours with
+capacity, hours without it, and hours in which it comes and goes within minutes. `--stand-ins HOURS` plays the first made set once more with the keeper as it is shipped:
 its rounds run against the stand-ins of AWS and Kubernetes, whose clock is virtual and whose zones have the
 capacity of the traces. Pods are simulated there; while they run, the simulator's model of training counts the
 work. The bill is the stand-in's.
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import tempfile
@@ -53,8 +58,72 @@ class TraceSet:
     traces: tuple[Trace, ...]
 
 
+@dataclass(frozen=True)
+class Regime:
+    """How the capacity of a zone behaves for some hours.
+
+    Attributes:
+        share: its share of the time.
+        lasts_h: its mean length, in hours.
+        up_s: the mean time with capacity, in seconds.
+        down_s: the mean time without it, in seconds.
+    """
+
+    share: float
+    lasts_h: float
+    up_s: float
+    down_s: float
+
+
+def zone(steady: float, unstable: float, *, calm: bool = False) -> tuple[Regime, ...]:
+    """Return the regimes of a zone.
+
+    Args:
+        steady: the share of the time in which capacity lasts for hours.
+        unstable: the share in which it comes and goes within minutes. In the rest there is almost none.
+        calm: whether capacity lasts for days, as in a region with much of it.
+    """
+    dry = 1 - steady - unstable
+    if calm:
+        return (
+            Regime(steady, 48, 72_000, 600),
+            Regime(unstable, 2, 1_500, 1_500),
+            Regime(dry, 2, 600, 21_600),
+        )
+    return (
+        Regime(steady, 10, 10_800, 900),
+        Regime(unstable, 3, 1_500, 1_500),
+        Regime(dry, 12, 600, 21_600),
+    )
+
+
+def in_regimes(
+    zones: Sequence[tuple[Regime, ...]], *, seed: int, gap_s: float = 200.0, hours: float = 336.0
+) -> tuple[Trace, ...]:
+    """Return made traces of zones whose regimes alternate. Lengths are log-normal with a deviation of 1."""
+    found = []
+    for number, regimes in enumerate(zones):
+        chance = random.Random(f"{number} {seed}")  # noqa: S311 - made capacity
+
+        def steps(mean_s: float, chance: random.Random = chance) -> int:
+            return max(1, round(chance.lognormvariate(math.log(mean_s) - 0.5, 1.0) / gap_s))
+
+        data, length = list[int](), int(hours * _HOUR_S / gap_s)
+        regime = chance.choices(regimes, [each.share for each in regimes])[0]
+        while len(data) < length:
+            end = len(data) + steps(regime.lasts_h * _HOUR_S)
+            is_up = chance.random() < regime.up_s / (regime.up_s + regime.down_s)
+            while len(data) < end:
+                data += [int(is_up)] * min(steps(regime.up_s if is_up else regime.down_s), end - len(data))
+                is_up = not is_up
+            others = [each for each in regimes if each is not regime]
+            regime = chance.choices(others, [each.share / each.lasts_h for each in others])[0]
+        found.append(Trace(f"zone-{number}", gap_s, tuple(data[:length])))
+    return tuple(found)
+
+
 def made(zones: Sequence[str], *, up_s: float, down_s: float, seed: int) -> tuple[Trace, ...]:
-    """Return made traces: times with and without capacity of random lengths around these means."""
+    """Return made traces without a memory: times with and without capacity of exponential lengths."""
     found = []
     for zone in zones:
         chance = random.Random(f"{zone}{seed}")  # noqa: S311 - made capacity
@@ -71,13 +140,30 @@ def sets(folder: Path | None) -> list[TraceSet]:
     """Return the sets: those of a folder, by the region of each file's name, or the made ones."""
     if folder is not None:
         return [TraceSet(folder.name, tuple(read_traces(folder)))]
-    regions = [f"{region}{zone}" for region in ("us-east-1", "us-west-2") for zone in "abc"]
-    # Published spot traces have 0.55 to 0.61 ends an hour of one machine; several machines end sooner.
+    regions = [f"{region}{letter}" for region in ("us-east-1", "us-west-2") for letter in "abc"]
+    calm = zone(0.93, 0.05, calm=True)
+    busy = [zone(0.05, 0.2), zone(0.35, 0.35), zone(0.6, 0.2), zone(0.25, 0.25)]
     return [
-        TraceSet("one machine, 3 zones", made(_ZONES, up_s=6_200, down_s=3_600, seed=1)),
-        TraceSet("four machines, 3 zones", made(_ZONES, up_s=3_000, down_s=3_600, seed=2)),
-        TraceSet("four machines, 2 regions", made(regions, up_s=3_000, down_s=3_600, seed=3)),
-        TraceSet("scarce, 2 regions", made(regions, up_s=2_400, down_s=9_000, seed=4)),
+        TraceSet("regimes: calm, 3 zones", in_regimes([calm] * 3, seed=1)),
+        TraceSet("regimes: busy, 4 zones", in_regimes(busy, seed=2)),
+        TraceSet("regimes: 3 regions, 9 zones", in_regimes([*busy, *([calm] * 5)], seed=3)),
+        TraceSet(
+            "regimes: scarce, 2 zones x 2",
+            in_regimes([zone(0.25, 0.3), zone(0.15, 0.3), zone(0.1, 0.2), zone(0.3, 0.2)], seed=4),
+        ),
+        TraceSet(
+            "regimes: 16 nodes, 3 zones",
+            in_regimes([zone(0.2, 0.2), zone(0.15, 0.2), zone(0.2, 0.2)], seed=5),
+        ),
+        TraceSet(
+            "regimes: 4 nodes, 3 zones",
+            in_regimes([zone(0.35, 0.25), zone(0.8, 0.15), zone(0.7, 0.2)], seed=6),
+        ),
+        # Public spot traces have 0.55 to 0.61 ends an hour of one machine; several machines end sooner.
+        TraceSet("memoryless: 1 node, 3 zones", made(_ZONES, up_s=6_200, down_s=3_600, seed=1)),
+        TraceSet("memoryless: 4 nodes, 3 zones", made(_ZONES, up_s=3_000, down_s=3_600, seed=2)),
+        TraceSet("memoryless: 4 nodes, 6 zones", made(regions, up_s=3_000, down_s=3_600, seed=3)),
+        TraceSet("memoryless: scarce, 6 zones", made(regions, up_s=2_400, down_s=9_000, seed=4)),
     ]
 
 
@@ -176,7 +262,7 @@ def main() -> int:
     ]
     document: dict[str, Any] = {"rows": rows}
     if options.stand_ins:
-        traces = sets(None)[0].traces
+        traces = next(each.traces for each in sets(None) if each.name.startswith("memoryless"))
         beside = compare(
             Scenario(traces=traces, rules=Rules(), saver=_SAVER, hours=options.stand_ins, starts=1)
         )
@@ -192,13 +278,13 @@ def main() -> int:
 
 
 def _print(document: dict[str, Any]) -> None:
-    print(f"{'set':<26} {'R':>4} {'policy':<20} {'goodput':>8} {'of oracle':>9} {'cost':>6} {'met':>6}")
+    print(f"{'set':<29} {'R':>4} {'policy':<20} {'goodput':>8} {'of oracle':>9} {'cost':>6} {'met':>6}")
     for row in document["rows"]:
         share = f"{row['of_oracle']:.1%}" if row["of_oracle"] is not None else "-"
         cost = row["cost_of_oracle"] if row["cost_of_oracle"] is not None else row["usd_per_hour"]
         met = f"{row['met']}/{row['runs']}" if row["met"] is not None else "-"
         print(
-            f"{row['set']:<26} {row['restart_s']:>4.0f} {row['policy']:<20} {row['goodput']:>8.1%} "
+            f"{row['set']:<29} {row['restart_s']:>4.0f} {row['policy']:<20} {row['goodput']:>8.1%} "
             f"{share:>9} "
             f"{'-' if cost is None else format(cost, '.3f'):>6} {met:>6}"
         )

@@ -136,6 +136,11 @@ _seconds, _hours = _time(1.0), _time(3600.0)
     show_default=True,
     help="With --spot: the number of runs, spread over the traces.",
 )
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 1_000_000),
+    help="With --spot: the nodes of the run, where traces have numbers of nodes (default: the largest).",
+)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @set_option
 @output_option
@@ -152,6 +157,7 @@ def plan(
     commit: float,
     spot_price: float,
     starts: int,
+    nodes: int | None,
     blocking: bool,
     **asked: Any,  # noqa: ANN401 - the options of `_plan_run`, which types them
 ) -> None:
@@ -169,8 +175,8 @@ def plan(
     cloudrec plan --spot traces --deadline 60h
 
     With --spot, each file in FOLDER is named ZONE_MACHINE.json and has
-    {"metadata": {"gap_seconds": 600}, "data": [1, 1, 0, ...]}: 1 where nodes can be had. Prices are shares
-    of the on-demand price.
+    {"metadata": {"gap_seconds": 600}, "data": [1, 1, 0, ...]}: 1 where nodes can be had, or the number of
+    nodes, as in the traces of github.com/skypilot-org/spot-traces. Prices are shares of the on-demand price.
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     if folder is None:
         loaded = load_spec(file, settings, {("trainer", "dataset_path"): ("--dataset", dataset)})
@@ -184,6 +190,7 @@ def plan(
     saver = (commit, commit, 0.0) if blocking else (min(0.3, commit), commit, None)
     _plan_spot(
         folder,
+        nodes=nodes,
         work=work,
         deadline=deadline,
         restart=restart,
@@ -268,6 +275,7 @@ def _plan_run(
 def _plan_spot(
     folder: Path,
     *,
+    nodes: int | None,
     work: float,
     deadline: float | None,
     restart: float,
@@ -283,7 +291,7 @@ def _plan_spot(
 
     stall, commit, slowdown = saver
     scenario = Scenario(
-        traces=read_traces(folder),
+        traces=read_traces(folder, nodes),
         rules=Rules(restart_s=restart),
         saver=SaveTimes(
             stall_s=stall, commit_s=commit, slowdown=WRITE_SLOWDOWN if slowdown is None else slowdown

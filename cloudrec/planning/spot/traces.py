@@ -1,7 +1,8 @@
 """Capacity over time: for each zone and kind of machine, whether nodes can be had.
 
-The format is that of public spot traces: one JSON document a zone and machine, with `metadata.gap_seconds`
-and `data`, a list of 0 and 1. A trace is a function of time that changes only at multiples of the gap.
+The format is that of public spot traces (github.com/skypilot-org/spot-traces): one JSON document a zone and
+machine, with `metadata.gap_seconds` and `data`, the number of nodes that can be had in each gap, or 0 and 1
+for none and all. A trace is a function of time that changes only at multiples of the gap.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SHORTEST = 2  # values of a trace
 _LONGEST_GAP_S = 86_400.0
+_MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -54,25 +56,6 @@ class Trace:
             if self.data[number] != self.data[number - 1]
         ]
 
-    @classmethod
-    def of(cls, name: str, text: str) -> Self:
-        """Return the trace of a JSON document; ValueError with the reason if it is none."""
-        try:
-            document = safe_object(text)
-            gap_s, data = float(document["metadata"]["gap_seconds"]), document["data"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"it has no {error}" if isinstance(error, KeyError) else "it is no trace"
-            ) from None
-        if not 1.0 <= gap_s <= _LONGEST_GAP_S:
-            raise ValueError(f"metadata.gap_seconds is {gap_s:g}, not between 1 and {_LONGEST_GAP_S:g}")
-        if not isinstance(data, list) or len(data) < SHORTEST:
-            raise ValueError(f"data is no list of at least {SHORTEST} values")
-        wrong = next((value for value in data if value not in (0, 1) or isinstance(value, float)), None)
-        if wrong is not None:
-            raise ValueError(f"data has the value {wrong!r}; a value is 0 or 1")
-        return cls(name, gap_s, tuple(int(value) for value in data))
-
     def is_up(self, at: float) -> bool:
         """Return whether nodes can be had at a time. After the last value, the last value holds."""
         return bool(self.data[min(int(at / self.gap_s), len(self.data) - 1)])
@@ -91,3 +74,50 @@ class Trace:
                 found.append(until - at)
             at = until
         return found
+
+
+@dataclass(frozen=True)
+class NodeCounts:
+    """A trace as its file has it.
+
+    Attributes:
+        name: the candidate's name.
+        gap_s: seconds for which each value holds.
+        data: the nodes that can be had, or 0 and 1 for none and all.
+    """
+
+    name: str
+    gap_s: float
+    data: Sequence[int]
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Self:
+        """Return the counts of a JSON document; ValueError with the reason if it is no trace."""
+        try:
+            document = safe_object(text)
+            gap_s, data = float(document["metadata"]["gap_seconds"]), document["data"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"it has no {error}" if isinstance(error, KeyError) else "it is no trace"
+            ) from None
+        if not 1.0 <= gap_s <= _LONGEST_GAP_S:
+            raise ValueError(f"metadata.gap_seconds is {gap_s:g}, not between 1 and {_LONGEST_GAP_S:g}")
+        if not isinstance(data, list) or len(data) < SHORTEST:
+            raise ValueError(f"data is no list of at least {SHORTEST} values")
+        wrong = next((value for value in data if not _is_count(value)), None)
+        if wrong is not None:
+            raise ValueError(f"data has the value {wrong!r}; a value is a number of nodes, or 0 or 1")
+        return cls(name, gap_s, tuple(int(value) for value in data))
+
+    @cached_property
+    def most(self) -> int:
+        """The largest value."""
+        return max(self.data)
+
+    def trace(self, nodes: int) -> Trace:
+        """Return when this number of nodes can be had."""
+        return Trace(self.name, self.gap_s, tuple(int(count >= nodes) for count in self.data))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= _MOST_NODES

@@ -74,3 +74,33 @@ def test_a_file_that_is_no_trace_is_named(folder: Path, capsys: Capture, text: s
 def test_a_folder_without_traces_is_refused(tmp_path: Path, capsys: Capture) -> None:
     assert run(["plan", "--spot", str(tmp_path)]) == 2
     assert "has no JSON file" in capsys.readouterr().err
+
+
+def counted(folder: Path) -> Path:
+    """Two zones that count nodes, as multi-node traces do; the first has 4 for half of the time."""
+    folder.mkdir()
+    for name, counts in (("us-east-1a", (4, 4, 4, 3, 2, 2)), ("us-east-1b", (1, 2, 2, 0, 0, 0))):
+        data = [count for count in counts for _ in range(50)]
+        document = {"metadata": {"gap_seconds": 600}, "data": data}
+        (folder / f"{name}_v100.json").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "shares"), [([], [0.5, 0.0]), (["--nodes", "2"], [1.0, 2 / 6]), (["--nodes", "1"], [1.0, 0.5])]
+)
+def test_traces_that_count_nodes_have_capacity_where_there_are_enough(
+    tmp_path: Path, capsys: Capture, words: list[str], shares: list[float]
+) -> None:
+    folder = counted(tmp_path / "traces")
+    assert run(["plan", "--spot", str(folder), "--work", "24h", "--starts", "2", *words, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["capacity"] for each in document["traces"]] == shares
+
+
+def test_more_nodes_than_the_traces_count_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    folder = counted(tmp_path / "traces")
+    assert run(["plan", "--spot", str(folder), "--nodes", "5"]) == 2
+    error = capsys.readouterr().err
+    assert "count at most 4 nodes, and the run needs 5" in error
+    assert "give at most 4 nodes" in error
