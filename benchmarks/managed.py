@@ -2,13 +2,16 @@
 
 For each set of traces, the policy of the keeper is played beside staying in one zone and switching with
 Young/Daly intervals, and beside an oracle that knows every end; and with a deadline beside the published
-"uniform progress". `--traces FOLDER` plays other traces, such as those of github.com/skypilot-org/spot-traces.
+"uniform progress". `--traces FOLDER` plays other traces, such as those of
+github.com/skypilot-org/spot-traces.
 
 Two kinds of traces are made. "Memoryless": times with and without capacity have exponential lengths, so that
-no past tells what is next; this is the hardest case. "Regimes", as the public traces show them: hours with
-capacity, hours without it, and hours in which it comes and goes within minutes. `--stand-ins HOURS` plays the first made set once more with the keeper as it is shipped:
-its rounds run against the stand-ins of AWS and Kubernetes, whose clock is virtual and whose zones have the
-capacity of the traces. Pods are simulated there; while they run, the simulator's model of training counts the
+the past does not show what is next; this is the hardest case. "Regimes", as the public traces show them:
+hours with capacity, hours without it, and hours in which it comes and goes within minutes.
+
+`--stand-ins HOURS` plays the first memoryless set once more with the keeper as it is shipped: its rounds run
+against the stand-ins of AWS and Kubernetes, whose clock is virtual and whose zones have the capacity of the
+traces. Pods are simulated there; while they run, the simulator's model of training counts the
 work. The bill is the stand-in's.
 """
 

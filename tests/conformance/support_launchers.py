@@ -26,6 +26,7 @@ from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.kubernetes.context import disconnect
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.launchers.kubernetes.run_state import is_ready
 from cloudrec.launchers.slurm.launcher import JobAddress
 from cloudrec_sandbox.kubernetes.joined import JoinedNodes
 from tests.contract.slurm.support_slurm import running_slurm
@@ -215,7 +216,7 @@ def kubernetes(
             patch.setenv(name, value)
         endpoint = f"http://127.0.0.1:{port}"
         _make_bucket(endpoint)
-        pool = {"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}
+        pool: dict[str, Any] = {"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}
         operators = [] if how == "torchrun" else [how]
         server.control(nodes=[pool], node_timing={"replacement_s": 2}, operators=operators)
 
@@ -227,6 +228,7 @@ def kubernetes(
             fabric="none",
         )
         _await_kind(target, how)
+        _await_nodes(target, pool["count"])
 
         def take(run: RunFolder) -> None:
             if takes:
@@ -269,6 +271,18 @@ def _await_kind(target: ClusterTarget, how: str) -> None:
                 return
         assert time.monotonic() < give_up, f"{engine.engine.kind} is never served"
         time.sleep(0.1)
+
+
+def _await_nodes(target: ClusterTarget, count: int) -> None:
+    """Wait until the nodes take pods: a control plane taints a new node until it has seen it ready."""
+    give_up = time.monotonic() + PATIENCE_S
+    with Kube.connect(target) as kube:
+        while True:
+            nodes = kube.list("Node")
+            if len([each for each in nodes if is_ready(each) and not each["spec"].get("taints")]) >= count:
+                return
+            assert time.monotonic() < give_up, nodes
+            time.sleep(0.1)
 
 
 def _make_bucket(endpoint: str) -> None:

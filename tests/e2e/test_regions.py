@@ -41,14 +41,14 @@ CLOUDS = {
         zones=tuple(f"us-central1-{letter}" for letter in "abcf"),
     ),
 }
-# Some minutes of steps, and checkpoints on the way.
+# Minutes of steps after the notice of two minutes, also on a fast machine, and checkpoints on the way.
 TRAINER = (
     "--",
     "--deterministic",
     "--batch_size",
     "32",
     "--num_epochs",
-    "24",
+    "60",
     "--checkpoint_interval",
     "200",
 )

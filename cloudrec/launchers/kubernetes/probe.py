@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError, PreflightError
-from cloudrec.kubernetes.health.causes import pod_cause
+from cloudrec.kubernetes.health.causes import is_disrupted, pod_cause
 from cloudrec.kubernetes.health.containers import split_remedy
 from cloudrec.kubernetes.manifests import probe_objects
 from cloudrec.launchers.kubernetes.run_state import exit_code
@@ -53,7 +53,8 @@ def _wait(kube: Kube, job: Mapping[str, Any]) -> None:
             code = exit_code(pod)
             if code == 0:
                 return
-            if code is not None:
+            # The pod of a machine that was taken away is replaced: the other one checks.
+            if code is not None and not is_disrupted(pod):
                 raise _refusal(kube, pod, namespace)
         now = time.monotonic()
         cause = next((found for pod in pods if (found := _trouble(kube, pod, namespace))), None)

@@ -67,6 +67,7 @@ class Controllers:
         self.nodes = Nodes(self.cluster, self.kubelet)
         self.operators = Operators(self.cluster, self.worker, self.kubelet)
         self.losses = Losses(self.cluster, self.worker, self.nodes, self.kubelet)
+        self.cluster.mirror.subscribe(self.losses.note)
         self.scheduler = Scheduler(self.cluster, self.worker)
         self.controllers = [
             *(each(self.cluster, self.worker) for each in _CONTROLLERS),

@@ -218,6 +218,14 @@ class Losses:
             text = f"Deleting node {name} because it does not exist in the cloud provider"
             self._cluster.event(node, "DeletingNode", text, source="cloud-node-lifecycle-controller")
             self._cluster.attempt(lambda: self._cluster.store.delete("nodes", None, name))
+
+    def note(self, event: str, resource: str, obj: Object) -> None:
+        """Collect the pods of a Node object that was deleted, by a cloud, an order or a user.
+
+        Pod garbage collection does so once the node has been missing for 40 s (gc_controller.go: gcOrphaned).
+        """
+        if event == "DELETED" and resource == "nodes":
+            name = obj["metadata"]["name"]
             self._worker.later(self.timing.gc_s, ("gc", name), lambda: self._collect(name))
 
     def _collect(self, name: str) -> None:

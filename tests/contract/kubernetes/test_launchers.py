@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,34 @@ def test_data_that_pods_cannot_read_is_reported_before_submission(site: Site, ku
     with pytest.raises(PreflightError, match="seen from inside the cluster"):
         engine.submit(run)
     assert names(kube, "Job", site.server.namespace, run.name) == []
+
+
+@pytest.mark.parametrize("how", ["spot", "removed"])
+def test_a_check_of_the_data_whose_node_is_taken_is_repeated_on_another(
+    site: Site, kube: Kube, how: str
+) -> None:
+    if how == "removed":
+        site.server.control(advance_s=0)  # skips where time cannot be advanced
+    site.server.control(bookkeeping={"run_s": 600, "stop_code": 143})
+    engine, run = site.create(site.spec(f"checked-{how}", settings={"probe": True}))
+    probe = {"batch.kubernetes.io/job-name": f"{run.name}-probe"}
+
+    def pods() -> list[tuple[str, str]]:
+        found = kube.list("Pod", namespace=site.server.namespace, labels=probe)
+        return [(each["spec"].get("nodeName", ""), each["status"]["phase"]) for each in found]
+
+    with ThreadPoolExecutor(1) as thread:
+        submitted = thread.submit(engine.submit, run)
+        await_true(lambda: [phase for _, phase in pods()] == ["Running"])
+        ((node, _),) = pods()
+        if how == "spot":
+            site.server.control(evict={"node": node, "how": how})
+        else:
+            names_left = {"cpu-0", "cpu-1"} - {node}
+            site.server.control(nodes=[{**CPU[0], "name": name, "count": None} for name in names_left])
+            site.server.control(advance_s=41)  # pod garbage collection
+        site.server.control(bookkeeping={"run_s": 0.1})  # of the pods that start from now on
+        assert submitted.result(timeout=60).launch == 1
 
 
 def test_missing_gpus_are_reported_with_the_available_number(site: Site) -> None:

@@ -112,6 +112,23 @@ def test_a_lost_node_is_detected_with_a_delay_and_its_pods_are_replaced(cluster:
     assert cluster.job("t")["status"].get("failed", 0) == 0
 
 
+def test_the_pods_of_a_node_that_its_cloud_removes_are_collected_and_replaced(cluster: Cluster) -> None:
+    pools = [{"name": name, "count": 1} for name in ("first", "second")]
+    cluster.control(nodes=pools[:1])
+    cluster.apply(job("t", *_TRAINS, podFailurePolicy=_POLICY))
+    wait(lambda: cluster.job("t")["status"].get("ready") == 1, what="the pod")
+    (lost,) = cluster.pods(run="t")
+    cluster.control(nodes=pools[1:])
+    cluster.control(advance_s=39)
+    assert [each["metadata"]["name"] for each in cluster.pods(run="t")] == [lost["metadata"]["name"]]
+    cluster.control(advance_s=2)
+    wait(
+        lambda: [each["spec"].get("nodeName") for each in cluster.pods(run="t")] == ["second-0"],
+        what="another pod on the other node",
+    )
+    assert cluster.job("t")["status"].get("failed", 0) == 0
+
+
 def test_a_new_machine_with_the_name_of_a_lost_one_starts_the_pods_of_that_name(cluster: Cluster) -> None:
     pool = {"name": "gpu", "count": 1}
     cluster.control(nodes=[pool])
