@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -88,8 +89,11 @@ class Engine:
         return replace(spec, **given)
 
     def create(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunFolder:
-        """The run before its submission."""
-        return create_run(self.folder / "runs", self.spec(name, config, **changes))
+        """The run before its submission; with another name if a test that is repeated has used this one."""
+        folder = self.folder / "runs"
+        names = itertools.chain((name,), (f"{name}-{number}" for number in itertools.count(2)))
+        free = next(each for each in names if not (folder / each).exists())
+        return create_run(folder, self.spec(free, config, **changes))
 
     def launch(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunFolder:
         """The submitted run."""

@@ -94,11 +94,12 @@ class Terminal:
         found = self.site.application.provider(self.cloud.name).search(NAME)
         # One thing may be found as two kinds: a network is also the place of what others left in it.
         in_graph = {each.identity: each for each in found if not each.outside_graph}
-        assert len(in_graph) <= made + may, (told, list(in_graph))
+        known = {each.key for each in self.site.application.journal.known(NAME)}
+        missing = [each.key for each in in_graph.values() if each.key not in known]
+        assert len(in_graph) <= made + may, (missing, list(in_graph), told)
         usd = re.match(r"\$([\d.]+)/h", state["cost"] or "$0.00/h")
         assert usd is not None, told
         # Never understated, but for what a cloud makes by itself, such as a new cluster's first nodes.
-        known = {each.key for each in self.site.application.journal.known(NAME)}
         cost = cost_of(each for each in in_graph.values() if each.key in known)
         assert cost.known_usd <= float(usd[1]) + 0.01, told
         assert re.search(other, told), told
