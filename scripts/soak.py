@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "soak" / "results.json"
 _PYTEST = (sys.executable, "-P", "-m", "pytest", "-q", "-m", "soak", "-n", "0")
+_WHOLE = (0, 1, 5)  # exit codes of pytest that ran all tests that it was asked for: passed, failed, none
 _TIMEOUT_S = 7200
 _BY_PARAMETER = ("test_a_command_killed_at_any_call_is_recovered",)  # all of its parameters take hours
 _MOST_CHARACTERS = 300  # of a reason for which a test was skipped
@@ -116,9 +117,9 @@ def _ran(test: str, folder: Path) -> SoakResult:
         done = subprocess.run(
             [*command, test], cwd=ROOT, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
         )
-        output = done.stdout
+        output, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired:
-        output = f"{test} ran longer than {_TIMEOUT_S} s"
+        output, code = f"{test} ran longer than {_TIMEOUT_S} s", 1
     report.with_suffix(".log").write_text(output, encoding="utf-8")
     passed = failed = skipped = 0
     lines = dict[str, None]()
@@ -133,6 +134,10 @@ def _ran(test: str, folder: Path) -> SoakResult:
             passed += 1
         counted = (each for each in case.iter("property") if each.get("name") == "tally")
         lines |= dict.fromkeys(each.get("value", "") for each in counted)
+    if code not in _WHOLE:
+        # Its parameters that passed are not all of them: the function runs again.
+        failed += 1
+        lines[f"pytest ended with exit code {code}"] = None
     return SoakResult(
         test=test,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),

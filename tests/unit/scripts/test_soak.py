@@ -45,6 +45,17 @@ def test_waits():
     raise AssertionError
 """
 
+IS_INTERRUPTED = """
+import os, signal
+import pytest
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [1, 2])
+def test_is_interrupted(number):
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+"""
+
 
 def _soak(folder: Path, *flags: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "scripts.soak", str(folder / "test_made.py")]
@@ -87,6 +98,16 @@ def test_after_sigterm_no_test_starts_and_the_running_one_keeps_its_result(folde
     assert code == 1
     assert "1 of 2 functions ran" in output
     assert "ends the runner: **1 passed**" in report
+
+
+def test_a_function_that_is_interrupted_has_failed_and_runs_again(folder: Path) -> None:
+    (folder / "test_made.py").write_text(IS_INTERRUPTED, encoding="utf-8")
+    code, output, report = _soak(folder)
+    assert code == 1
+    assert "1 FAILED" in report
+    assert "pytest ended with exit code 2" in report
+    _, output, _ = _soak(folder)
+    assert "1 test functions, 1 to run" in output
 
 
 def test_what_did_not_run_is_named_and_is_no_success(folder: Path) -> None:
