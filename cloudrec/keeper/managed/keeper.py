@@ -11,9 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
+from cloudrec.keeper.managed.observations import (
+    AGAIN_S,
+    UNKNOWN,
+    adopted,
+    owned,
+    pool_of,
+    running,
+    seen,
+    worked,
+)
 from cloudrec.keeper.managed.pools import pool_views
 from cloudrec.keeper.managed.progress import read_progress
-from cloudrec.keeper.managed.record import TAKEN_BACK, KeptRun
+from cloudrec.keeper.managed.record import KeptRun
 from cloudrec.keeper.managed.runs import forget_run, managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
@@ -40,11 +50,8 @@ if TYPE_CHECKING:
 RESTART_S, SAVE_S = 300.0, 30.0
 # Some of a run's nodes cost money and do nothing: after this time the request is given back.
 PARTIAL_S = 900.0
-SLOW_S = 420.0  # in which nodes that the cloud has become nodes of the cluster
 LEAVE_S = 120.0  # a run of several clusters leaves one whose candidates have all been refused for so long
 LINGER_S = 300.0  # nodes stay for so long after a run, for the next one
-_UNKNOWN = -1  # a size for which both a request and a release ask the cloud
-_AGAIN_S = 60.0  # a size that the cloud does not show yet is asked for again after this time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +92,12 @@ class RunKeeper:
         pools = [each.pool for each in self._pools]
         views = pool_views(self.kube, self.pool_label, pools, self.unhealthy)
         sizes = {size.name: size for size in self._sizes() if size.name in views}
-        record = _adopted(replace(record, at=now), views, sizes)
+        record = adopted(replace(record, at=now), views, sizes)
         runs, record = self._here(managed_runs(self.kube, self.namespace), record)
-        active, record = self._turns(runs, record)
+        active, record = self._admit(runs, record)
         pods = {run.name: pods_by_node(self.kube, self.namespace, run.name) for run in active}
-        record = _owned(record, active, pods, views)
-        record = _seen(record, views, sizes)
+        record = owned(record, active, pods, views)
+        record = seen(record, views, sizes)
         for node in (each for view in views.values() for each in view.nodes if each.problem):
             self.report(f"node {node.name} is unhealthy: {node.problem}")
             record = record.noting_once(f"node {node.name} is unhealthy ({node.problem}): it is replaced")
@@ -153,7 +160,7 @@ class RunKeeper:
             self.report(f"the sizes of the pools are not known: {error.message}")
             return ()
 
-    def _turns(
+    def _admit(
         self, runs: Sequence[ManagedRun], record: ManagedRecord
     ) -> tuple[list[ManagedRun], ManagedRecord]:
         """Return the runs that have their turn, in the order of their submission; suspend the others.
@@ -257,7 +264,7 @@ class RunKeeper:
         """Decide for one run, and request its pools; return the record, and the pools that it needs."""
         free = {run.name, *(name for name in record.owner.values() if name not in record.runs)}
         own = {pool: view for pool, view in views.items() if record.owner.get(pool, run.name) in free}
-        on = _pool_of(pods, own)
+        on = pool_of(pods, own)
         decision = decide(situation := self._situation(run, record, own, on))
         if not situation.candidates:
             why = f"no pool has a known price of at most ${run.max_price or 0:g} a node and hour"
@@ -267,9 +274,9 @@ class RunKeeper:
             self.report(f"run {run.name}: {decision.reason}")
             record = record.noting(decision.reason, run=run.name)
             kept = replace(kept, reason=decision.reason)
-        kept = self._measured(_worked(run, kept, record.at, pods, on), record, pods, on)
+        kept = self._measured(worked(run, kept, record.at, pods, on), record, pods, on)
         has_all = any(record.owner.get(each) == run.name for each in record.complete)
-        is_without = not has_all and _running(pods) < run.fewest
+        is_without = not has_all and running(pods) < run.fewest
         kept = replace(
             kept,
             without_since=(kept.without_since or record.at) if is_without else 0.0,
@@ -444,7 +451,7 @@ class RunKeeper:
             # The next round sees whether a pod came before the cordon, as when a run's pods start again.
             self._cordon([each.name for each in scheduling])
             return record
-        if record.asked[pool] or record.asked_at.get(pool, 0.0) + _AGAIN_S <= record.at:
+        if record.asked[pool] or record.asked_at.get(pool, 0.0) + AGAIN_S <= record.at:
             record = replace(
                 record,
                 asked={**record.asked, pool: 0},
@@ -464,7 +471,7 @@ class RunKeeper:
         if not why:
             return record
         self.report(f"{pool}: not resized to {nodes} nodes: {why}")
-        return replace(record, asked={**record.asked, pool: _UNKNOWN}).noting_once(f"{pool}: {why}")
+        return replace(record, asked={**record.asked, pool: UNKNOWN}).noting_once(f"{pool}: {why}")
 
     def _vacate(self, nodes: Sequence[str], pods: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Cordon nodes of a pool that is released, and end the run's pods on them."""
@@ -518,93 +525,5 @@ def _received(record: ManagedRecord, run: str) -> KeptRun:
 def _is_out_of_stock(situation: Situation) -> bool:
     """Return whether every candidate that a run may have at any time has refused it lately."""
     spot = [each.name for each in situation.candidates if each.is_spot]
-    seen = [situation.history[name] for name in spot]
-    return all(each.is_up is False and situation.now - each.at <= LEAVE_S for each in seen)
-
-
-def _adopted(
-    record: ManagedRecord, views: Mapping[str, PoolView], sizes: Mapping[str, PoolSize]
-) -> ManagedRecord:
-    """Return the record with the pools whose size is not what it says, as of an unknown size.
-
-    A pool differs after a change that failed later, after another process changed it, or if the cloud itself
-    makes it smaller when it takes nodes back.
-    """
-    asked, asked_at = dict(record.asked), dict(record.asked_at)
-    for pool, size in sizes.items():
-        if record.at - asked_at.get(pool, 0.0) < _AGAIN_S:
-            continue
-        nodes = size.nodes if size.nodes is not None else len(views[pool].nodes)
-        is_smaller = size.nodes is not None and nodes < asked.get(pool, 0)
-        if (nodes and pool not in asked) or is_smaller:
-            asked[pool], asked_at[pool] = _UNKNOWN, record.at
-    return replace(record, asked=asked, asked_at=asked_at)
-
-
-def _seen(
-    record: ManagedRecord, views: Mapping[str, PoolView], sizes: Mapping[str, PoolSize]
-) -> ManagedRecord:
-    """Return the record with what this round saw of each pool that was asked for nodes.
-
-    Nodes take minutes to start. A pool without them counts as out of stock only if the cloud says why it has
-    none, or after `SLOW_S`.
-    """
-    complete, broken = dict(record.complete), dict(record.broken)
-    history = dict(record.history)
-    for pool, asked in record.asked.items():
-        if pool not in views or asked <= 0:
-            complete.pop(pool, None)
-            continue
-        is_up = len(views[pool].usable()) >= asked
-        problem = sizes[pool].problem if pool in sizes else ""
-        if is_up:
-            complete.setdefault(pool, record.at)
-            broken.pop(pool, None)
-        elif complete.pop(pool, None) is not None:
-            broken[pool] = record.at
-            record = record.noting(f"{pool}: {TAKEN_BACK}", run=record.owner.get(pool, ""))
-        elif not problem and record.at - record.asked_at.get(pool, record.at) < SLOW_S:
-            continue
-        history[pool] = history.get(pool, CapacityHistory()).seen(record.at, is_up=is_up)
-    return replace(record, complete=complete, broken=broken, history=history)
-
-
-def _owned(
-    record: ManagedRecord,
-    active: Sequence[ManagedRun],
-    pods: Mapping[str, Mapping[str, Sequence[object]]],
-    views: Mapping[str, PoolView],
-) -> ManagedRecord:
-    """Return the record with the run that trains on a pool as its owner, if it has none."""
-    owner = {pool: run for pool, run in record.owner.items() if pool in record.asked}
-    for run in active:
-        on = _pool_of(pods[run.name], views)
-        if on is not None and on in record.asked and owner.get(on) not in record.runs:
-            owner[on] = run.name
-    return replace(record, owner=owner)
-
-
-def _worked(
-    run: ManagedRun,
-    kept: KeptRun,
-    now: float,
-    pods: Mapping[str, Sequence[Mapping[str, Any]]],
-    on: str | None,
-) -> KeptRun:
-    """Count the time since the last round if all pods of the run have run in it."""
-    if on is None or _running(pods) < run.nodes:
-        return replace(kept, worked_at=0.0, halted_at=now if kept.worked_at else kept.halted_at)
-    added = now - kept.worked_at if kept.worked_at else 0.0
-    return replace(kept, worked_at=now, worked_s=kept.worked_s + added)
-
-
-def _running(pods: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
-    """Return the number of pods that run."""
-    return sum((pod.get("status") or {}).get("phase") == "Running" for each in pods.values() for pod in each)
-
-
-def _pool_of(pods: Mapping[str, Sequence[object]], views: Mapping[str, PoolView]) -> str | None:
-    """Return the pool whose nodes have most of the run's pods; None for none."""
-    counts = {pool: sum(len(pods.get(node.name, ())) for node in view.nodes) for pool, view in views.items()}
-    best = max(counts, key=lambda pool: counts[pool], default=None)
-    return best if best is not None and counts[best] else None
+    latest = [situation.history[name] for name in spot]
+    return all(each.is_up is False and situation.now - each.at <= LEAVE_S for each in latest)
