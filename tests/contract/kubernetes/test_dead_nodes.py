@@ -34,6 +34,9 @@ def site(server: Server, tmp_path: Path) -> Iterator[Site]:
     pool = {**POOL, "name": f"pool{next(NUMBERS)}"}  # the Node object of a dead machine stays
     server.control(nodes=[pool], processes=False, bookkeeping={}, node_timing=timing, speed=60.0)
     yield Site(server, tmp_path)
+    with server.connect() as kube:  # a Job that is left replaces its pods on the next test's nodes
+        for job in kube.list("Job", namespace=server.namespace):
+            kube.delete("Job", job["metadata"]["name"], namespace=server.namespace)
     server.control(nodes=[], speed=1.0)
     disconnect()
 
