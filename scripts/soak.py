@@ -36,7 +36,15 @@ RESULTS = ROOT / "build" / "soak" / "results.json"
 _PYTEST = (sys.executable, "-P", "-m", "pytest", "-q", "-m", "soak", "-n", "0")
 _WHOLE = (0, 1, 5)  # exit codes of pytest that ran all tests that it was asked for: passed, failed, none
 _TIMEOUT_S = 7200
-_BY_PARAMETER = ("test_a_command_killed_at_any_call_is_recovered",)  # all of its parameters take hours
+_BY_PARAMETER = (  # all of their parameters take an hour or more
+    "test_a_command_killed_at_any_call_is_recovered",
+    "test_a_command_killed_at_any_call_is_recovered_and_leaves_nothing",
+    "test_a_run_succeeds_and_leaves_nothing_whatever_fails_at_a_call",
+    "test_clusters_survive_thousands_of_wrong_answers",
+    "test_gpu_nodes_of_a_killed_up_end_on_every_call",
+    "test_many_faulty_wires_to_a_cloud_leave_nothing_twice_and_nothing_behind",
+    "test_many_faulty_wires_to_a_cluster_leave_nothing_twice_and_nothing_behind",
+)
 _MOST_CHARACTERS = 300  # of a reason for which a test was skipped
 
 

@@ -58,8 +58,9 @@ class Tally:
         return (
             f"{self.counts.total():,} bad inputs ({areas}) from seed {seed} in "
             f"{time.monotonic() - self.begun:.0f} s: "
-            f"{kinds['traceback']} tracebacks, {kinds['slow']} longer than 2 s, {kinds['outside']} files "
-            f"outside, {kinds['code']} undocumented exit codes; the slowest took {self.slowest:.2f} s"
+            f"{kinds['traceback']} tracebacks, {kinds['slow']} longer than 2 s twice in a row, "
+            f"{kinds['outside']} files outside, {kinds['code']} undocumented exit codes; "
+            f"the slowest try took {self.slowest:.2f} s"
         )
 
     def report(self, seed: int, arguments: Sequence[str]) -> str:
