@@ -5,9 +5,9 @@
 In each of N turns, all runs train, between two calls of `cloudrec plan --calibrate`; none has sizes that the
 calibration measures. The speed of a virtual machine changes from minute to minute. So a run is compared with
 the mean of what follows from the calibration before its turn and from that after it, and the median of the
-turns counts. Other virtual machines on the same processor slow this one down for minutes, so a work that is
-the same each time is timed before and after each run and each calibration. One during which the machine was
-slower than it can be is repeated, whatever it measured; the table has the number of these.
+turns counts. Other virtual machines on the same processor slow this one down for minutes, so products, rows
+of memory and of a cache, and small operations are timed before and after each run and each calibration. One
+during which any of these was slower than it can be is repeated, whatever it measured; the table counts these.
 
 Samples/s are the trainer's own, by the median line after the warm-up. Memory is the largest peak of the
 resident memory of a rank's process, in total: libraries, tables, and all that a run does until its last
@@ -53,39 +53,55 @@ _BAG_SAMPLES = 32_768  # mapped files count as resident memory, and the plan doe
 
 
 class Pace:
-    """How fast the machine is now, by products and rows that are the same each time."""
+    """How fast the machine is now, by works that are the same each time.
+
+    Each has its own limit, because other virtual machines slow down one of them and not the others: they
+    share the memory and its caches with this one, and not its processors.
+    """
 
     def __init__(self) -> None:
         import torch  # noqa: PLC0415 - the plan's own process needs none
+        from torch.nn.functional import embedding_bag  # noqa: PLC0415
 
-        self._left, self._right = torch.randn(1024, 1024), torch.randn(1024, 1024)
-        self._rows = torch.randn(2_000_000, 32)  # 256 MB: in no cache
-        self._ids = torch.randint(len(self._rows), (400_000,))
+        left, right = torch.randn(1024, 1024), torch.randn(1024, 1024)
+        far, near = torch.randn(2_000_000, 32), torch.randn(60_000, 32)  # 256 MB, in no cache; 8 MB
+        far_ids, near_ids = (torch.randint(len(rows), (65_536, 32)) for rows in (far, near))
+        small = torch.randn(64, 64)
+        self._works: tuple[Callable[[], object], ...] = (
+            lambda: [left @ right for _ in range(2)],
+            partial(embedding_bag, far_ids, far, mode="sum"),
+            partial(embedding_bag, near_ids, near, mode="sum"),
+            lambda: [small.relu() for _ in range(10_000)],
+        )
         self._timed()
-        self.best_s = sorted(self._timed() for _ in range(_PACES))[_PACES // 4]
+        known = [sorted(each) for each in zip(*(self._timed() for _ in range(_PACES)), strict=True)]
+        self.best_s = [each[_PACES // 4] for each in known]
         self.repeated = self.disturbed = 0
 
     def steadily(self, step: Callable[[], None]) -> None:
         """Do a step; again if the machine was disturbed meanwhile."""
         for _ in range(_MOST_TRIES):
-            before = self._timed()
+            before = self._slowest()
             step()
-            if max(before, self._timed()) <= self.best_s * (1 + _STEADY):
+            if max(before, self._slowest()) <= 1 + _STEADY:
                 return
             self.repeated += 1
             time.sleep(_PAUSE_S)
         self.disturbed += 1
 
-    def _timed(self) -> float:
-        """Return the seconds of the work; the median of some."""
-        found = []
-        for _ in range(5):
-            started = time.perf_counter()
-            for _ in range(4):
-                self._left @ self._right
-            self._rows[self._ids].sum()
-            found.append(time.perf_counter() - started)
-        return statistics.median(found)
+    def _slowest(self) -> float:
+        """Return the time of the work that is slowed down most, as a multiple of its best one."""
+        return max(now / best for now, best in zip(self._timed(), self.best_s, strict=True))
+
+    def _timed(self) -> list[float]:
+        """Return the seconds of each work; the median of some."""
+        return [statistics.median(_seconds(work) for _ in range(7)) for work in self._works]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +203,9 @@ def format_table(found: Sequence[dict[str, Any]], pace: Pace) -> str:
             f"{_LINES - _WARM_LINES} lines that the trainer writes itself, after {_WARM_LINES} of warm-up. "
             "Memory: the largest peak of the resident memory of a rank, libraries and the last checkpoint "
             "and evaluation included; it differs from turn to turn, too. What was measured while the "
-            f"machine was more than {_STEADY:.0%} slower than in its best moments, by a work that is the "
-            f"same each time, was measured again: {pace.repeated} times. {pace.disturbed} times it was "
-            f"still slower at the try number {_MOST_TRIES}, which counts."
+            f"machine was more than {_STEADY:.0%} slower than in its best moments, by any of four works "
+            f"that are the same each time, was measured again: {pace.repeated} times. {pace.disturbed} "
+            f"times it was still slower at the try number {_MOST_TRIES}, which counts."
         ),
         "",
         (
