@@ -136,6 +136,7 @@ def test_an_index_that_fails_too_often_ends_the_job(
     script = '[ "$JOB_COMPLETION_INDEX" = 0 ] && exit 1; exit 0'
     cluster.apply(job("index", "sh", "-c", script, pods=2, **limits))
     wait(lambda: _ended_pods(cluster, "index") == 1, what="the first failure")
+    wait(lambda: cluster.job("index")["status"].get("completedIndexes") == "1", what="the other one's end")
     cluster.control(advance_s=11)
     assert _ended(cluster, "index")["Failed"] == reason
     status = cluster.job("index")["status"]
