@@ -2,12 +2,13 @@
 
     python -m benchmarks.plan_accuracy [--write] [--results FOLDER] [--only NUMBER ...] [--repeats N] [--keep]
 
-In each of N turns, all runs train, between two calls of `cloudrec plan --calibrate`; none has sizes that the
-calibration measures. The speed of a virtual machine changes from minute to minute. So a run is compared with
-the mean of what follows from the calibration before its turn and from that after it, and the median of the
-turns counts. Other virtual machines on the same processor slow this one down for minutes, so products, rows
-of memory and of a cache, and small operations are timed before and after each run and each calibration. One
-during which any of these was slower than it can be is repeated, whatever it measured; the table counts these.
+In each of N turns, all runs train, and `cloudrec plan --calibrate` runs before the first one and after every
+third one; no run has sizes that the calibration measures. The speed of a virtual machine changes from minute
+to minute. So a run is compared with the mean of what follows from the last calibration before it and from the
+next one after it, and the median of the turns counts. Other virtual machines on the same processor slow this
+one down for minutes, so products, rows of memory and of a cache, and small operations are timed before and
+after each run and each calibration. One during which any of these was slower than it can be is repeated,
+whatever it measured; the table counts these.
 
 Samples/s are the trainer's own, by the median line after the warm-up. Memory is the largest peak of the
 resident memory of a rank's process, in total: libraries, tables, and all that a run does until its last
@@ -29,6 +30,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +41,11 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results"
 MADE_UP = "trainer.data.formats.synthetic:made_up"
-_LINES, _WARM_LINES = 10, 2
+_LINES, _WARM_LINES = 14, 4
 _REPEATS = 5
 _CLOSE, _CLOSE_MEMORY = 0.15, 0.1
-_RUN_S = 6.0  # of steps
+_RUN_S = 10.0  # of steps
+_GROUP = 3  # runs between two calibrations
 _POLL_S = 0.05
 _LIMIT_S = 240.0
 _STEADY = 0.1  # by which the reference may be slower than in the machine's best moments
@@ -173,17 +176,26 @@ def main(argv: Sequence[str] | None = None) -> None:
         results = given.results or Path(folder) / "results"
         results.mkdir(parents=True, exist_ok=True)
         chosen = [RUNS[number - 1] for number in given.only] if given.only else list(RUNS)
-        turns = [results / f"turn-{number}" for number in range(1, given.repeats + 1)]
-        after = results / "after"
+        groups = [chosen[at : at + _GROUP] for at in range(0, len(chosen), _GROUP)]
+        turns = range(1, given.repeats + 1)
+        folders = [
+            [results / f"turn-{turn}-{number}" for number in range(1, len(groups) + 1)] for turn in turns
+        ]
         pace = Pace()
-        for turn in turns:
-            _calibrate(turn, pace, keep=given.keep)
-            for each in chosen:
-                if not (given.keep and _record(turn, each).exists()):
-                    offer = _predict(each, turn)
-                    pace.steadily(partial(_measure, each, Path(folder), _record(turn, each), offer))
-        _calibrate(after, pace, keep=given.keep)
-        found = [_compare(each, turns, [*turns[1:], after]) for each in chosen]
+        for turn in folders:
+            for part, runs in zip(turn, groups, strict=True):
+                _calibrate(part, pace, keep=given.keep)
+                for each in runs:
+                    if not (given.keep and _record(part, each).exists()):
+                        offer = _predict(each, part)
+                        pace.steadily(partial(_measure, each, Path(folder), _record(part, each), offer))
+        _calibrate(results / "after", pace, keep=given.keep)
+        after = dict(pairwise([*chain.from_iterable(folders), results / "after"]))
+        found = [
+            _compare(run, parts, [after[part] for part in parts])
+            for parts, runs in zip(zip(*folders, strict=True), groups, strict=True)
+            for run in runs
+        ]
     table = format_table(found, pace)
     print(table)
     if given.write:
@@ -196,10 +208,10 @@ def format_table(found: Sequence[dict[str, Any]], pace: Pace) -> str:
         "# What `cloudrec plan` predicts for a CPU",
         "",
         (
-            f"In each of {found[0]['turns']} turns, all runs trained, between two calls of `cloudrec plan "
-            "--calibrate`, which measures none of them. A prediction is the mean of what follows from both, "
-            "because the machine's speed changes. Predicted / measured: the median of the turns, and the "
-            "lowest and highest. Samples/s: the median of "
+            f"In each of {found[0]['turns']} turns, all runs trained, each {_GROUP} of them between two "
+            "calls of `cloudrec plan --calibrate`, which measures none of them. A prediction is the mean of "
+            "what follows from both, because the machine's speed changes. Predicted / measured: the median "
+            "of the turns, and the lowest and highest. Samples/s: the median of "
             f"{_LINES - _WARM_LINES} lines that the trainer writes itself, after {_WARM_LINES} of warm-up. "
             "Memory: the largest peak of the resident memory of a rank, libraries and the last checkpoint "
             "and evaluation included; it differs from turn to turn, too. What was measured while the "
@@ -241,12 +253,12 @@ def _summary(values: Sequence[float], close: float) -> str:
     return f"within {close:.0%} {within} of {len(values)}, worst {worst:.2f}"
 
 
-def _calibrate(turn: Path, pace: Pace, *, keep: bool) -> None:
-    if keep and (turn / "home" / "calibration.json").exists():
+def _calibrate(part: Path, pace: Pace, *, keep: bool) -> None:
+    if keep and (part / "home" / "calibration.json").exists():
         return
-    turn.mkdir(parents=True, exist_ok=True)
+    part.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    pace.steadily(lambda: _calibrated(turn))
+    pace.steadily(lambda: _calibrated(part))
     print(f"calibrated in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
 
 
