@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns
@@ -19,6 +20,7 @@ SHOWN = 15
 THIS_MACHINE = "this-machine"
 # What runs that were not timed measured, as multiples of the prediction (benchmarks/results/plan-accuracy-*).
 OWN_LOW, OWN_HIGH = 0.7, 1.2
+_COLUMNS = 80
 _BASIS = "estimated"
 _UNKNOWN = "unknown"
 _VERDICTS = {True: "fits", False: "does not fit", None: "may not fit"}
@@ -53,6 +55,7 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         "basis_by_figure": {
             "memory_gib": _BASIS,
             "samples_per_s": _BASIS if step else _UNKNOWN,
+            "exchange": _links_basis(offer),
             "hours": _BASIS if offer.hours is not None else _UNKNOWN,
             "hourly_usd": _table_basis(machine.price),
             "usd": {name: _usd_basis(offer, name) for name in offer.usd_by_part},
@@ -67,6 +70,14 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         },
         "step_s": None if step is None else {**step.parts, "total": step.seconds},
     }
+
+
+def _links_basis(offer: PlannedOffer) -> str:
+    measured = offer.measured_links
+    if measured is not None:
+        nodes = "1 node" if measured.nodes == 1 else f"{measured.nodes} nodes"
+        return f"measured on {nodes} of cluster {measured.cluster} on {measured.as_of}"
+    return _BASIS if offer.step else _UNKNOWN
 
 
 def _table_basis(label: str) -> str:
@@ -229,7 +240,12 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
             ),
             f"  {step.samples_per_s / 1e6:.2f} M samples/s, limited by: {step.limited_by}",
         ]
-    lines += ["", "All times are estimated from the GPU's data sheet; nothing was measured on it."]
+        if each.measured_links is not None:
+            lines.append(f"  exchange and gradients: {_links_basis(each)}")
+    if any(each.measured_links for each in offers):
+        lines += ["", "All other times are estimated from the GPU's data sheet."]
+    else:
+        lines += ["", "All times are estimated from the GPU's data sheet; nothing was measured on it."]
     return "\n".join(lines)
 
 
@@ -262,11 +278,12 @@ def _work_line(plan: RunPlan) -> str:
     dims = sorted(set(work.dims))
     width = f"{dims[0]}" if len(dims) == 1 else f"{dims[0]} to {dims[-1]}"
     assumed = "" if plan.assumes is None else f"\n{plan.assumes[0].upper()}{plan.assumes[1:]}."
-    return (
+    text = (
         f"{trained}; {len(work.table_rows)} tables of {sum(work.table_rows):,} rows x {width} "
-        f"({size:,.1f} GB with their optimizer),\n{work.ids:.4g} ids a sample, a dense part of "
-        f"{work.dense.params / 1e6:.1f} M parameters, {work.precision}{assumed}"
+        f"({size:,.1f} GB with their optimizer), {work.ids:.4g} ids a sample, a dense part of "
+        f"{work.dense.params / 1e6:.1f} M parameters, {work.precision}"
     )
+    return f"{textwrap.fill(text, _COLUMNS)}{assumed}"
 
 
 def _nothing(plan: RunPlan) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec import providers
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
 from cloudrec.app.planning.calibration import kept_calibration
+from cloudrec.app.planning.measured_links import kept_links
 from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
 from cloudrec.app.planning.traffic import traffic_to
 from cloudrec.app.run.trainer_config import resolved_settings
@@ -276,7 +277,11 @@ def _machines(app: AppContext, wish: PlanWish, uri: str) -> Iterator[MachineOffe
         prices, traffic = known_prices(app, name), traffic_to(app, uri, name)
         for hardware in chosen:
             if hardware.architecture == X86:
-                yield from _offered(name, hardware, prices, wish, traffic)
+                inside, across = (
+                    kept_links(app, name, hardware.instance_type, across=across) for across in (False, True)
+                )
+                for offer in _offered(name, hardware, prices, wish, traffic):
+                    yield replace(offer, inside=inside, across=across)
 
 
 def _offered(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cloudrec.agent.checks.smoke_report import SmokeReport
 from cloudrec.app.addons import prepare_run
 from cloudrec.app.choosing import choose
+from cloudrec.app.planning.measured_links import keep_links
 from cloudrec.app.run.launch import place_of, run_spec
 from cloudrec.errors import UsageError
 from cloudrec.findings import Finding
@@ -19,6 +20,7 @@ from cloudrec.launchers.base.run_folder import create_run
 from cloudrec.launchers.base.runspec import new_run_name
 from cloudrec.observe.runs import load_run
 from cloudrec.observe.status import wait_for_end
+from cloudrec.providers.base.access import KubernetesAccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
     from cloudrec.launchers.base.run_folder import RunFolder
     from cloudrec.launchers.base.runspec import RunSpec
+    from cloudrec.providers.base.access import Access
     from cloudrec.spec.load import Loaded
 
 _PROGRAM = ("-P", "-m", "cloudrec.agent.checks.smoke")
@@ -60,7 +63,7 @@ def smoke_run(app: AppContext, loaded: Loaded) -> Sequence[Finding]:
     app.report(f"run {spec.name}: {spec.world_size} ranks on {spec.nodes} nodes")
     try:
         status = wait_for_end(folder, timeout_s=_PATIENCE_S)
-        findings = _findings(app, folder, spec)
+        findings = _findings(app, folder, spec, place.access)
     except BaseException:  # also after Ctrl-C, the job must not continue
         _end(app, folder, spec)
         raise
@@ -71,7 +74,7 @@ def smoke_run(app: AppContext, loaded: Loaded) -> Sequence[Finding]:
     return findings
 
 
-def _findings(app: AppContext, folder: RunFolder, spec: RunSpec) -> list[Finding]:
+def _findings(app: AppContext, folder: RunFolder, spec: RunSpec, access: Access) -> list[Finding]:
     view = load_run(app.home.runs, folder.name)
     summary = outputs.read_summary(folder)
     if view.state is not RunState.SUCCEEDED:
@@ -79,6 +82,10 @@ def _findings(app: AppContext, folder: RunFolder, spec: RunSpec) -> list[Finding
         remedy = f"cloudrec logs {folder.name}; cloudrec status {folder.name}"
         return [Finding(check="smoke run", ok=False, found=cause, needed="SUCCEEDED", remedy=remedy)]
     report = SmokeReport.of(summary)
+    if isinstance(access, KubernetesAccess):
+        machine = access.target.instance_type
+        if keep_links(app, report, cluster=spec.cluster, provider=spec.provider, machine=machine):
+            app.report(f"`cloudrec plan` uses these bandwidths for {machine}")
     return [_ranks(report, spec), _sum(report, spec), *map(_bandwidth, report.bandwidths)]
 
 

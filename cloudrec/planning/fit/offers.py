@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cloudrec.planning.fit.memory import RankMemory
-    from cloudrec.planning.fit.step import StepTime
+    from cloudrec.planning.fit.step import MeasuredLinks, StepTime
     from cloudrec.planning.fit.work import TrainingWork
 
 SPOT = "spot"
@@ -48,6 +48,8 @@ class MachineOffer:
         storage_price: date and source of that price; empty if unknown.
         traffic_usd: USD for each GiB of the dataset, to copy it to the cluster's bucket; None if unknown.
         traffic_price: where that price is from; empty if unknown.
+        inside: what was measured between the GPUs of one such machine; None if nothing was.
+        across: what was measured between those of several; None if nothing was.
     """
 
     provider: str
@@ -68,6 +70,8 @@ class MachineOffer:
     storage_price: str = ""
     traffic_usd: float | None = None
     traffic_price: str = ""
+    inside: MeasuredLinks | None = None
+    across: MeasuredLinks | None = None
 
     @property
     def links(self) -> Links:
@@ -76,6 +80,8 @@ class MachineOffer:
             gpus_a_node=self.gpus,
             inside_gb_s=self.nvlink_gb_s / 2 or 20.0,
             across_gb_s=self.network_gbit_s / 8 / self.gpus,
+            inside=self.inside,
+            across=self.across,
         )
 
 
@@ -135,6 +141,13 @@ class PlannedOffer:
             "storage": cost(stored),
             "egress": moved,
         }
+
+    @property
+    def measured_links(self) -> MeasuredLinks | None:
+        """The measurement that the exchange between these GPUs is from; None if it is from data sheets."""
+        if self.step is None or self.step.ranks == 1:
+            return None
+        return self.machine.links.measured(self.nodes)
 
     @property
     def samples_per_s(self) -> float | None:

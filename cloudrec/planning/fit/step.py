@@ -31,6 +31,25 @@ LOW, HIGH = 0.4, 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredLinks:
+    """What a smoke job measured on such machines, in GB/s for each GPU (cloudrec.agent.checks.smoke_report).
+
+    Attributes:
+        all_to_all_gb_s: what a GPU sends to those of other nodes, or on one node to all others.
+        all_reduce_gb_s: the bus bandwidth: 2 (n - 1) / n of the bytes that each of n GPUs gives, a second.
+        nodes: the nodes of the job.
+        cluster: the cluster's name.
+        as_of: the date, as YYYY-MM-DD.
+    """
+
+    all_to_all_gb_s: float
+    all_reduce_gb_s: float
+    nodes: int
+    cluster: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Links:
     """How fast GPUs exchange data, in GB/s for each GPU.
 
@@ -38,11 +57,33 @@ class Links:
         gpus_a_node: GPUs of a node.
         inside_gb_s: between GPUs of a node; 0 if that is unknown.
         across_gb_s: between nodes, each GPU's share; 0 if that is unknown.
+        inside: what was measured on one node; None if nothing was.
+        across: what was measured on several nodes; None if nothing was.
     """
 
     gpus_a_node: int
     inside_gb_s: float
     across_gb_s: float
+    inside: MeasuredLinks | None = None
+    across: MeasuredLinks | None = None
+
+    def measured(self, nodes: int) -> MeasuredLinks | None:
+        """Return what was measured on one node, or on several; None if nothing was."""
+        return self.across if nodes > 1 else self.inside
+
+    @property
+    def within_bytes_s(self) -> float:
+        """Bytes a second that a GPU sends to the others of its node; 0 if unknown."""
+        if self.inside is not None:
+            return self.inside.all_to_all_gb_s * 1e9
+        return self.inside_gb_s * 1e9 * _NETWORK
+
+    @property
+    def across_bytes_s(self) -> float:
+        """Bytes a second that a GPU sends to those of other nodes; 0 if unknown."""
+        if self.across is not None:
+            return self.across.all_to_all_gb_s * 1e9
+        return self.across_gb_s * 1e9 * _NETWORK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,23 +184,27 @@ def _exchanged(amount: float, links: Links, nodes: int) -> float | None:
     ranks = nodes * links.gpus_a_node
     inside = amount * (links.gpus_a_node - 1) / ranks
     across = amount * (ranks - links.gpus_a_node) / ranks
-    if (inside and not links.inside_gb_s) or (across and not links.across_gb_s):
+    if (inside and not links.within_bytes_s) or (across and not links.across_bytes_s):
         return None
-    within_s = inside / (links.inside_gb_s * 1e9 * _NETWORK) if inside else 0.0
-    across_s = across / (links.across_gb_s * 1e9 * _NETWORK) if across else 0.0
+    within_s = inside / links.within_bytes_s if inside else 0.0
+    across_s = across / links.across_bytes_s if across else 0.0
     return max(within_s, across_s)
 
 
 def _reduced(amount: float, links: Links, nodes: int) -> float | None:
     """Return seconds of an all-reduce of this many bytes: inside a node, then across nodes."""
+    ranks = nodes * links.gpus_a_node
+    measured = links.measured(nodes)
+    if measured is not None:
+        return 2 * (ranks - 1) / ranks * amount / (measured.all_reduce_gb_s * 1e9)
     seconds = 0.0
     if links.gpus_a_node > 1:
-        if not links.inside_gb_s:
+        if not links.within_bytes_s:
             return None
-        seconds += 2 * amount / (links.inside_gb_s * 1e9 * _NETWORK)
+        seconds += 2 * amount / links.within_bytes_s
     if nodes > 1:
-        if not links.across_gb_s:
+        if not links.across_bytes_s:
             return None
         # After the reduction inside the node each of its GPUs exchanges its own part.
-        seconds += 2 * amount / links.gpus_a_node / (links.across_gb_s * 1e9 * _NETWORK)
+        seconds += 2 * amount / links.gpus_a_node / links.across_bytes_s
     return seconds

@@ -176,6 +176,30 @@ def test_a_damaged_calibration_hides_this_machine_alone(home: Path, capsys: Capt
     assert "run `cloudrec plan --calibrate` again" in capsys.readouterr().err
 
 
+def test_the_exchange_is_what_a_smoke_job_measured_on_a_cluster_of_the_machines(
+    home: Path, capsys: Capture
+) -> None:
+    words = ["--samples", "4000000000", "--gpus", "h100", "--provider", "aws", "--all", "--", *LARGE]
+    before = {(each["type"], each["nodes"]): each for each in planned(capsys, *words)["offers"]}
+    (home / "links").mkdir(mode=0o700)
+    found = {"version": 1, "all_to_all_gb_s": 2.0, "all_reduce_gb_s": 9.0, "nodes": 2}
+    text = json.dumps({**found, "cluster": "rec", "as_of": "2026-11-28"})
+    (home / "links" / "aws-p5.48xlarge-across.json").write_text(text)
+    after = {(each["type"], each["nodes"]): each for each in planned(capsys, *words)["offers"]}
+    one, was = after["p5.48xlarge", 1], before["p5.48xlarge", 1]
+    assert (one["step_s"], one["basis_by_figure"]) == (was["step_s"], was["basis_by_figure"])
+    several, estimated = after["p5.48xlarge", 4], before["p5.48xlarge", 4]
+    assert several["step_s"]["exchange"] > 10 * estimated["step_s"]["exchange"]
+    assert several["samples_per_s"] < estimated["samples_per_s"]
+    basis = "measured on 2 nodes of cluster rec on 2026-11-28"
+    assert several["basis_by_figure"]["exchange"] == basis
+    assert estimated["basis_by_figure"]["exchange"] == "estimated"
+    assert run(["plan", "--explain", "p5.48xlarge", *words]) == 0
+    out = capsys.readouterr().out
+    assert f"exchange and gradients: {basis}" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_the_cost_has_its_parts_and_what_each_is_from(capsys: Capture) -> None:
     words = ("--samples", "4000000000", "--gpus", "h100", "--max-nodes", "2", "--", *LARGE)
     offers = [each for each in planned(capsys, *words)["offers"] if each["usd"] is not None]
