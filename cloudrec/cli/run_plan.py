@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHOWN = 15
 THIS_MACHINE = "this-machine"
 # What runs that were not timed measured, as multiples of the prediction (benchmarks/results/plan-accuracy-*).
-OWN_LOW, OWN_HIGH = 0.7, 1.2
+OWN_LOW, OWN_HIGH = 0.7, 1.25
 _COLUMNS = 80
 _BASIS = "estimated"
 _UNKNOWN = "unknown"
