@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns
 from cloudrec.observe.page.plan import plan_page
+from cloudrec.planning.fit.memory import GIB, places_of
 from cloudrec.planning.fit.offers import best_of_each
 from cloudrec.planning.fit.step import HIGH, LOW
 
@@ -15,12 +17,15 @@ if TYPE_CHECKING:
 
     from cloudrec.app import OwnOffer, RunPlan
     from cloudrec.planning.fit.offers import PlannedOffer
+    from cloudrec.planning.fit.work import TrainingWork
 
 SHOWN = 15
 THIS_MACHINE = "this-machine"
 # What runs that were not timed measured, as multiples of the prediction (benchmarks/results/plan-accuracy-*).
 OWN_LOW, OWN_HIGH = 0.7, 1.25
 _COLUMNS = 80
+_MOST_TABLES = 6  # kinds of tables that are shown
+_CACHED = 0.2  # the trainer's default of uvm_cache_load_factor
 _BASIS = "estimated"
 _UNKNOWN = "unknown"
 _VERDICTS = {True: "fits", False: "does not fit", None: "may not fit"}
@@ -221,9 +226,13 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
                 f"    activations {memory.activations:.1f}, exchange {memory.exchange:.1f}, "
                 f"kept back {memory.reserved:.1f}: {_VERDICTS[memory.fits]}"
             ),
+            *_tables(plan.work, each),
         ]
         if each.refusal:
-            lines.append(f"  not possible: {each.refusal}")
+            lines += textwrap.wrap(
+                f"not possible: {each.refusal}", _COLUMNS, initial_indent="  ", subsequent_indent="    "
+            )
+            lines += _cached(each)
         costs = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in each.usd_by_part.items()]
         lines.append(f"  USD of the run: {', '.join(costs)}")
         if step is None:
@@ -247,6 +256,47 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
     else:
         lines += ["", "All times are estimated from the GPU's data sheet; nothing was measured on it."]
     return "\n".join(lines)
+
+
+def _tables(work: TrainingWork, offer: PlannedOffer) -> list[str]:
+    """Return the memory by table and by GPU, as lines."""
+    ranks = offer.machine.gpus * offer.nodes
+    places = places_of(work, ranks=ranks, node=offer.machine.gpus)
+    kinds = Counter(
+        (rows * work.row_bytes(dim) / GIB, rows, dim, index in places.divided)
+        for index, (rows, dim) in enumerate(zip(work.table_rows, work.dims, strict=True))
+    )
+    lines = []
+    for (gib, rows, dim, is_divided), count in sorted(kinds.items(), reverse=True)[:_MOST_TABLES]:
+        where = f"divided among {places.group} GPUs" if is_divided else "whole"
+        size = f"{gib:,.2f} GiB{' each' if count > 1 else ''}"
+        lines.append(f"    {count} of {rows:,} rows x {dim}: {size}, {where}")
+    if len(kinds) > _MOST_TABLES:
+        rest = sorted(kinds.items(), reverse=True)[_MOST_TABLES:]
+        total = sum(gib * count for (gib, *_), count in rest)
+        lines.append(f"    {sum(count for _, count in rest)} smaller ones: {total:,.2f} GiB together")
+    least, most = min(places.rank_bytes) / GIB, max(places.rank_bytes) / GIB
+    share = f"{most:,.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"{least:,.2f} to {most:,.2f}"
+    copies = ", a copy on each" if work.placement == "replicated" and ranks > 1 else ""
+    return [f"  tables, {share} GiB a GPU{copies}:", *lines]
+
+
+def _cached(offer: PlannedOffer) -> list[str]:
+    """Return what it would take to have the tables in the host's memory, for a run that does not fit."""
+    machine, memory = offer.machine, offer.memory
+    if memory.fits is not False or memory.need - memory.tables > memory.have:
+        return []
+    there, cached = memory.tables * machine.gpus, memory.tables * _CACHED
+    lacks = 0 < machine.memory_gib < there
+    has = f", which has {machine.memory_gib:,.0f}" if lacks else ""
+    lines = [
+        "  with rows in the host's memory (--compute_kernels fused,fused_uvm_caching):",
+        f"    {there:,.1f} GiB of each node's main memory{has}",
+    ]
+    if not lacks:
+        lines[-1] += f", and {cached:,.1f} GiB of each GPU"
+        lines.append(f"    to cache {_CACHED:.0%} of the rows; `python -m trainer.plan` plans it")
+    return lines
 
 
 def _cells(number: int, offer: PlannedOffer, *, several: bool) -> list[object]:

@@ -311,6 +311,7 @@ def _offered(
                 gpu=hardware.gpu,
                 gpus=hardware.gpus,
                 gpu_gib=hardware.gpu_memory_gib,
+                memory_gib=hardware.memory_gib,
                 nvlink_gb_s=hardware.nvlink_gb_s,
                 network_gbit_s=hardware.network_gbit_s,
                 joins_nodes=bool(hardware.profile),

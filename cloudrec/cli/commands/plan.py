@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cloudrec.spec.load import Loaded
 
 _CAPACITIES = ("on-demand", "spot")
+_ORDERS: dict[str, Order] = {"cost": "usd", "hours": "hours", "samples": "samples", "usd": "usd"}
 _MOST_S = 365 * 86_400.0
 
 
@@ -79,12 +80,12 @@ _seconds, _hours = _time(1.0), _time(3600.0)
 )
 @click.option(
     "--sort",
-    type=click.Choice(["usd", "hours", "samples"]),
-    default="usd",
+    type=click.Choice([*_ORDERS]),
+    default="cost",
     show_default=True,
-    help="The best first: by cost, time or samples/s.",
+    help="The best first: by cost (or usd), time or samples/s.",
 )
-@click.option("--explain", metavar="TYPE", help="Memory and time of a machine type, by part.")
+@click.option("--explain", metavar="TYPE", help="Memory of a machine type by table and GPU, time by part.")
 @click.option(
     "--calibrate", is_flag=True, help="First time the trainer on this machine, for at most a minute."
 )
@@ -213,7 +214,7 @@ def _plan_run(
     ids: float | None,
     hours: float | None,
     budget: float | None,
-    sort: Order,
+    sort: str,
     explain: str | None,
     everything: bool,
     calibrate: bool,
@@ -250,7 +251,7 @@ def _plan_run(
         return
     offers = [
         each
-        for each in ranked(plan.offers, sort)
+        for each in ranked(plan.offers, _ORDERS[sort])
         # What is not known is not within a limit.
         if (hours is None or (each.hours is not None and each.hours <= hours))
         and (budget is None or (each.usd is not None and each.usd <= budget))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cloudrec.planning.fit.placement import TableNeed, fullest_rank
+from cloudrec.planning.fit.placement import TableNeed, fullest_rank, table_places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cloudrec.planning.fit.placement import TablePlaces
     from cloudrec.planning.fit.work import TrainingWork
 
 GIB = 2**30
@@ -89,6 +90,11 @@ def rank_memory(work: TrainingWork, *, ranks: int, gpu_gib: float, node: int | N
     )
 
 
+def places_of(work: TrainingWork, *, ranks: int, node: int) -> TablePlaces:
+    """Return where the tables of a work are; the arguments are those of `rank_memory`."""
+    return table_places(_table_needs(work, work.rank_batch(ranks) * ranks), ranks, node, work.placement)
+
+
 def _least(work: TrainingWork, tables: Sequence[TableNeed], ranks: int) -> float:
     """Return the bytes that each rank has if all have the same."""
     each_rank = sum(each.all_bytes for each in tables) / ranks
@@ -97,7 +103,7 @@ def _least(work: TrainingWork, tables: Sequence[TableNeed], ranks: int) -> float
     return max(each_rank, *(each.all_bytes for each in tables)) if work.placement == "whole" else each_rank
 
 
-def _table_needs(work: TrainingWork, samples: int) -> Sequence[TableNeed]:
+def _table_needs(work: TrainingWork, samples: int) -> tuple[TableNeed, ...]:
     """Return what each table takes, with its part of the pooled embeddings and ids of so many samples."""
     values = sum(work.dims)
     pooled = samples * (work.pooled_bytes + len(work.vectors) * _ID_BYTES)

@@ -48,6 +48,7 @@ class MachineOffer:
         storage_price: date and source of that price; empty if unknown.
         traffic_usd: USD for each GiB of the dataset, to copy it to the cluster's bucket; None if unknown.
         traffic_price: where that price is from; empty if unknown.
+        memory_gib: main memory of a machine, in GiB; 0 if unknown.
         inside: what was measured between the GPUs of one such machine; None if nothing was.
         across: what was measured between those of several; None if nothing was.
     """
@@ -70,6 +71,7 @@ class MachineOffer:
     storage_price: str = ""
     traffic_usd: float | None = None
     traffic_price: str = ""
+    memory_gib: float = 0.0
     inside: MeasuredLinks | None = None
     across: MeasuredLinks | None = None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cloudrec.planning.fit.work import Placement
 
+_Load = tuple[float, int, float]  # of a rank: all its bytes, its number, those of its tables
 _TRIED = 32  # numbers of divided tables that are tried one by one
 
 
@@ -33,6 +34,21 @@ class TableNeed:
     def all_bytes(self) -> float:
         """Both."""
         return self.table_bytes + self.exchange_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlaces:
+    """Where the tables are.
+
+    Attributes:
+        divided: the indexes of the tables that are divided by rows; the others are whole.
+        group: the ranks that share each divided table.
+        rank_bytes: what the tables take on each rank.
+    """
+
+    divided: frozenset[int]
+    group: int
+    rank_bytes: tuple[float, ...]
 
 
 @lru_cache(maxsize=512)
@@ -57,21 +73,49 @@ def fullest_rank(
             exchange_bytes=sum(each.exchange_bytes for each in tables) / ranks,
         )
     ordered = sorted(tables, key=lambda each: each.all_bytes, reverse=True)
-    count = len(ordered)
+    placements = [_placed(ordered, *way, ranks) for way in _ways(len(ordered), ranks, node, placement)]
+    return min(map(_fullest, placements), key=lambda each: each.all_bytes)
+
+
+def table_places(
+    tables: tuple[TableNeed, ...], ranks: int, node: int, placement: Placement = "any"
+) -> TablePlaces:
+    """Return where the tables are in the placement of `fullest_rank`; its arguments are the same."""
+    if ranks == 1 or placement == "replicated":
+        every = sum(each.table_bytes for each in tables)
+        return TablePlaces(divided=frozenset(), group=1, rank_bytes=(every,) * ranks)
+    order = sorted(range(len(tables)), key=lambda index: tables[index].all_bytes, reverse=True)
+    ordered = [tables[index] for index in order]
+
+    def fullest(way: tuple[int, int]) -> float:
+        return _fullest(_placed(ordered, *way, ranks)).all_bytes
+
+    divided, group = min(_ways(len(ordered), ranks, node, placement), key=fullest)
+    by_rank = sorted(_placed(ordered, divided, group, ranks), key=lambda each: each[1])
+    return TablePlaces(
+        divided=frozenset(order[:divided]), group=group, rank_bytes=tuple(held for _, _, held in by_rank)
+    )
+
+
+def _ways(count: int, ranks: int, node: int, placement: Placement) -> list[tuple[int, int]]:
+    """Return the ways to try: how many of the largest tables are divided, and among how many ranks each."""
     if placement == "any":
         tried = [*range(min(count, _TRIED) + 1)]
         while tried[-1] < count:
             tried.append(min(tried[-1] * 2, count))
     else:
         tried = [count if placement == "divided" else 0]
-    groups = {node, ranks}
-    placements = [_placed(ordered, number, ranks, group) for number in tried for group in sorted(groups)]
-    return min(placements, key=lambda each: each.all_bytes)
+    return [(number, group) for number in tried for group in sorted({node, ranks})]
 
 
-def _placed(ordered: list[TableNeed], divided: int, ranks: int, group: int) -> TableNeed:
-    """Return the fullest rank if each of the first tables is divided among a group of ranks."""
-    groups = [(0.0, index, 0.0) for index in range(ranks // group)]  # a rank's bytes, and those of tables
+def _fullest(loads: list[_Load]) -> TableNeed:
+    load, _, held = max(loads)
+    return TableNeed(table_bytes=held, exchange_bytes=load - held)
+
+
+def _placed(ordered: list[TableNeed], divided: int, group: int, ranks: int) -> list[_Load]:
+    """Return the ranks' loads if each of the first tables is divided among a group of ranks."""
+    groups = [(0.0, index, 0.0) for index in range(ranks // group)]
     for each in ordered[:divided]:
         load, index, held = groups[0]
         part = each.table_bytes / group
@@ -81,5 +125,4 @@ def _placed(ordered: list[TableNeed], divided: int, ranks: int, group: int) -> T
     for each in ordered[divided:]:
         load, index, held = loads[0]
         heapq.heapreplace(loads, (load + each.all_bytes, index, held + each.table_bytes))
-    load, _, held = max(loads)
-    return TableNeed(table_bytes=held, exchange_bytes=load - held)
+    return loads

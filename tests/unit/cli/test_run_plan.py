@@ -200,6 +200,47 @@ def test_the_exchange_is_what_a_smoke_job_measured_on_a_cluster_of_the_machines(
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_memory_is_explained_by_table_and_gpu(capsys: Capture) -> None:
+    rows = "--num_embeddings_per_feature", "40000000,40000000,3000000,20000,500,400,300,200,100"
+    words = ["--explain", "p5.48xlarge", "--max-nodes", "1", "--", *LARGE[:4], *rows]
+    assert run(["plan", *words]) == 0
+    out = capsys.readouterr().out
+    assert "    2 of 40,000,000 rows x 128: 19.22 GiB each, divided among 8 GPUs\n" in out
+    assert re.search(r"1 of 500 rows x 128: 0\.00 GiB, (whole|divided among 8 GPUs)\n", out)
+    assert "    2 smaller ones: 0.00 GiB together\n" in out
+    share = re.search(r"tables, (?:[\d.]+ to )?([\d.]+) GiB a GPU", out)
+    assert share is not None
+    assert float(share[1]) == pytest.approx((2 * 19.22 + 1.44) / 8, abs=0.02)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("machine", "rows", "said"),
+    [
+        ("g6.48xlarge", "20000000", r"251\.\d GiB of each node's main memory, and 6\.3 GiB of each GPU\n"),
+        ("g6.12xlarge", "40000000", r"502\.\d GiB of each node's main memory, which has 192\n"),
+    ],
+)
+def test_what_rows_in_the_hosts_memory_would_take_is_explained(
+    capsys: Capture, machine: str, rows: str, said: str
+) -> None:
+    words = ["--explain", machine, "--max-nodes", "1", "--", *LARGE[:4], "--num_embeddings", rows]
+    assert run(["plan", *words]) == 0
+    out = capsys.readouterr().out
+    assert "not possible" in out
+    assert "--compute_kernels fused,fused_uvm_caching" in out
+    assert re.search(said, out), out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_cost_can_be_named_cost_or_usd(capsys: Capture) -> None:
+    words = ["--samples", "4000000000", "--gpus", "h100", "--", *LARGE]
+    (first, second, usual) = (
+        planned(capsys, *sort, *words) for sort in (["--sort", "cost"], ["--sort", "usd"], [])
+    )
+    assert first == second == usual
+
+
 def test_the_cost_has_its_parts_and_what_each_is_from(capsys: Capture) -> None:
     words = ("--samples", "4000000000", "--gpus", "h100", "--max-nodes", "2", "--", *LARGE)
     offers = [each for each in planned(capsys, *words)["offers"] if each["usd"] is not None]

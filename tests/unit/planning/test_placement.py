@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloudrec.planning.fit.placement import TableNeed, fullest_rank
+from cloudrec.planning.fit.placement import TableNeed, fullest_rank, table_places
 
 
 def _tables(*sizes: float, exchange: float = 0.0) -> tuple[TableNeed, ...]:
@@ -40,3 +40,17 @@ def test_many_tables_fill_ranks_evenly(count: int) -> None:
     sizes = [1.0 + (number * 7919 % 100) / 10 for number in range(count)]
     whole = sum(sizes) / 8
     assert fullest_rank(_tables(*sizes), 8, 8).table_bytes < whole * 1.02
+
+
+def test_the_places_are_those_of_the_fullest_rank() -> None:
+    tables = _tables(1, 8, 1, 1, 1)
+    found = table_places(tables, 4, 4)
+    assert (found.divided, found.group) == (frozenset({1}), 4)
+    assert found.rank_bytes == (3, 3, 3, 3)
+    uneven = table_places(_tables(5, 3, 1), 2, 2, "whole")
+    assert (uneven.divided, sorted(uneven.rank_bytes)) == (frozenset(), [4, 5])
+    sizes = [1.0 + (number * 7919 % 100) / 10 for number in range(60)]
+    many = table_places(_tables(*sizes), 8, 8)
+    assert max(many.rank_bytes) == fullest_rank(_tables(*sizes), 8, 8).table_bytes
+    assert sum(many.rank_bytes) == pytest.approx(sum(sizes))
+    assert table_places(_tables(3, 1), 4, 4, "replicated").rank_bytes == (4, 4, 4, 4)
