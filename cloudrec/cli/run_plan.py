@@ -49,6 +49,7 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         "samples_per_s": speed,
         "samples_per_s_range": None if speed is None else [speed * LOW, speed * HIGH],
         "hours": offer.hours,
+        "hours_by_part": offer.hours_by_part or None,
         "usd": offer.usd,
         "usd_by_part": offer.usd_by_part,
         "hourly_usd": offer.hourly_usd,
@@ -233,6 +234,9 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
                 f"not possible: {each.refusal}", _COLUMNS, initial_indent="  ", subsequent_indent="    "
             )
             lines += _cached(each)
+        if each.hours_by_part:
+            parts = [f"{name} {_short(value)}" for name, value in each.hours_by_part.items()]
+            lines.append(f"  hours: {', '.join(parts)}")
         costs = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in each.usd_by_part.items()]
         lines.append(f"  USD of the run: {', '.join(costs)}")
         if step is None:

@@ -32,6 +32,7 @@ class RunTables:
         source: where these are from.
         num_dense: dense values of a sample.
         samples: the training samples; None if unknown.
+        scored: the test samples; 0 if unknown.
         schema: of the features; None for Criteo's.
         ids: ids of a sample over all tables; None if unknown.
     """
@@ -40,6 +41,7 @@ class RunTables:
     source: str
     num_dense: int = _DENSE
     samples: int | None = None
+    scored: int = 0
     schema: FeatureSchema | None = None
     ids: float | None = None
 
@@ -148,6 +150,7 @@ def tables_of(document: Mapping[str, Any], source: str) -> RunTables:
             source=source,
             num_dense=len(document.get("dense_features") or ()),
             samples=int(train["rows"]),
+            scored=int((document["splits"].get("test") or {}).get("rows", 0)),
         )
         if document.get("features") is None:
             return found

@@ -245,6 +245,8 @@ def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, st
         may_use_host=any(str(each).startswith("fused_uvm") for each in settings["compute_kernels"]),
         samples=wish.samples if wish.samples is not None else tables.samples,
         epochs=int(settings["num_epochs"]),
+        scored=tables.scored,
+        eval_interval=int(settings["eval_interval"]),
     )
     return work, tables.source
 

@@ -11,7 +11,7 @@ from cloudrec.planning.fit.memory import GIB, rank_memory
 from cloudrec.planning.fit.step import Links, step_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cloudrec.planning.fit.memory import RankMemory
     from cloudrec.planning.fit.step import MeasuredLinks, StepTime
@@ -96,7 +96,8 @@ class PlannedOffer:
         nodes: the number of machines.
         memory: memory of each rank.
         step: the time of a step; None if the GPU's or a link's rates are unknown.
-        hours: hours of the whole run, with its start and expected preemptions; None if unknown.
+        hours: hours of the whole run, with its start, evaluations and expected preemptions; None if unknown.
+        hours_by_part: hours by part; empty if unknown.
         stored_gib: what the run has in the bucket; None if unknown.
         dataset_gib: the dataset's part of it; None if unknown.
         fits: whether the run can be done on it; None if that is not known.
@@ -108,6 +109,7 @@ class PlannedOffer:
     memory: RankMemory
     step: StepTime | None
     hours: float | None
+    hours_by_part: Mapping[str, float]
     stored_gib: float | None
     dataset_gib: float | None
     fits: bool | None
@@ -204,22 +206,41 @@ def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOf
     memory = rank_memory(work, ranks=ranks, gpu_gib=machine.gpu_gib, node=machine.gpus)
     rates = gpu_rates(machine.gpu, machine.gpu_gib)
     step = step_time(work, rates, machine.links, nodes=nodes) if rates else None
-    hours = None
-    if step is not None and work.samples_in_all is not None:
-        training = work.samples_in_all / step.samples_per_s / 3600.0
-        hours = _START_H + training / goodput(machine.capacity, nodes)
+    hours = _hours(work, step, goodput(machine.capacity, nodes)) if step is not None else {}
     is_divisible = work.global_batch is None or work.global_batch % ranks == 0
     return PlannedOffer(
         machine=machine,
         nodes=nodes,
         memory=memory,
         step=step,
-        hours=hours,
+        hours=sum(hours.values()) if hours else None,
+        hours_by_part=hours,
         stored_gib=None if work.stored_bytes is None else work.stored_bytes / GIB,
         dataset_gib=None if work.samples is None else work.samples * work.sample_bytes / GIB,
         fits=memory.fits if is_divisible else False,
         refusal=_refusal(work, memory, ranks),
     )
+
+
+def _hours(work: TrainingWork, step: StepTime, useful: float) -> dict[str, float]:
+    """Return the hours of the whole run by part; none if the samples are unknown.
+
+    Args:
+        work: what is trained.
+        step: the time of a step.
+        useful: the expected share of useful time.
+    """
+    if work.samples_in_all is None:
+        return {}
+    samples = step.batch * step.ranks
+    training = work.samples_in_all / step.samples_per_s / 3600.0
+    evaluation = work.scored_in_all(samples) / samples * step.scoring_s / 3600.0
+    return {
+        "start": _START_H,
+        "training": training,
+        "evaluation": evaluation,
+        "interruptions": (training + evaluation) * (1.0 / useful - 1.0),
+    }
 
 
 def _refusal(work: TrainingWork, memory: RankMemory, ranks: int) -> str:

@@ -19,6 +19,7 @@ _MEMORY = 0.6
 _NETWORK = 0.7
 # Times that an activation is written or read: forward, backward, activation functions.
 _PASSES = 8
+_PASSES_OF_A_STEP = 3  # forward, and backward for inputs and weights
 _ROW_PASSES = 3  # of a table's row: read, and read and written by the optimizer
 # The host's work for a step, whatever the batch, as measured on 2026-11-26 (benchmarks/results/gpu).
 _LAUNCH_S = 0.009
@@ -119,6 +120,12 @@ class StepTime:
     def seconds(self) -> float:
         """Seconds of a step."""
         return max(self.on_gpu, self.host, self.input)
+
+    @property
+    def scoring_s(self) -> float:
+        """Seconds to score a batch: a third of the work of a step, and the exchange in one direction."""
+        on_gpu = (self.dense + self.tables) / _PASSES_OF_A_STEP + self.exchange / 2
+        return max(on_gpu, self.host / _PASSES_OF_A_STEP, self.input)
 
     @property
     def parts(self) -> dict[str, float]:

@@ -43,6 +43,8 @@ class TrainingWork:
         dense_optimizer: sgd, adagrad, adam or adamw.
         samples: the samples of one epoch; None if unknown.
         epochs: the number of epochs.
+        scored: the test samples that each evaluation scores; 0 without a dataset.
+        eval_interval: steps between evaluations; 0: one at the end.
         placement: how tables may be placed.
         may_use_host: whether rows may be in the host's memory, too.
     """
@@ -59,6 +61,8 @@ class TrainingWork:
     dense_optimizer: str = "adam"
     samples: int | None = None
     epochs: int = 1
+    scored: int = 0
+    eval_interval: int = 0
     table_dims: Sequence[int] = ()
     vector_dims: Sequence[int] = ()
     exchanged: int | None = None
@@ -79,6 +83,12 @@ class TrainingWork:
     def samples_in_all(self) -> int | None:
         """The samples of all epochs; None if unknown."""
         return None if self.samples is None else self.samples * self.epochs
+
+    def scored_in_all(self, step: int) -> int:
+        """Return the samples of all evaluations of a run whose steps have so many samples."""
+        if not self.eval_interval:
+            return self.scored
+        return self.scored * max(-(-(self.samples_in_all or 0) // (step * self.eval_interval)), 1)
 
     @property
     def stored_bytes(self) -> float | None:

@@ -233,6 +233,20 @@ def test_what_rows_in_the_hosts_memory_would_take_is_explained(
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_the_test_samples_of_a_dataset_are_scored(dataset: Path, capsys: Capture) -> None:
+    words = ("--dataset", str(dataset), "--gpus", "h100")
+    assert {each["hours_by_part"]["evaluation"] for each in planned(capsys, *words)["offers"]} == {0.0}
+    document = json.loads((dataset / "dataset.json").read_text())
+    splits = {**document["splits"], "test": {"rows": 1_000_000, "shards": []}}
+    document |= {"splits": splits, "digest": digest(splits, document["num_embeddings_per_feature"])}
+    (dataset / "dataset.json").write_text(json.dumps(document))
+    for each in planned(capsys, *words)["offers"]:
+        assert each["hours_by_part"]["evaluation"] > 0
+        assert each["hours"] == pytest.approx(sum(each["hours_by_part"].values()))
+    assert run(["plan", *words, "--explain", "p5.48xlarge"]) == 0
+    assert "  hours: start 0.17, training 0.0" in capsys.readouterr().out
+
+
 def test_the_cost_can_be_named_cost_or_usd(capsys: Capture) -> None:
     words = ["--samples", "4000000000", "--gpus", "h100", "--", *LARGE]
     (first, second, usual) = (

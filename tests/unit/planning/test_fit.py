@@ -76,6 +76,30 @@ def test_a_bucket_costs_what_the_dataset_and_two_checkpoints_take_for_the_hours(
     assert (unknown.usd, unknown.usd_by_part["storage"]) == (None, None)
 
 
+def test_evaluations_take_a_third_of_a_steps_work_each_time() -> None:
+    work = replace(MILLIONS, samples=1_000_000_000)
+    plain, scored, often = (
+        next(planned_offers(each, [BOX], most_nodes=1))
+        for each in (
+            work,
+            replace(work, scored=100_000_000),
+            replace(work, scored=100_000_000, eval_interval=500),
+        )
+    )
+    assert plain.hours_by_part["evaluation"] == 0.0
+    a_tenth = scored.hours_by_part["training"] / 10
+    # A third of the products and rows, and half of the exchange.
+    assert a_tenth / 3 <= scored.hours_by_part["evaluation"] <= a_tenth / 2
+    # 1,908 steps of 8 x 65,536 samples: after 500, 1,000, 1,500, and at the end.
+    assert often.hours_by_part["evaluation"] == pytest.approx(4 * scored.hours_by_part["evaluation"])
+    for each in (plain, scored, often):
+        assert each.hours == pytest.approx(sum(each.hours_by_part.values()))
+    (spot,) = planned_offers(work, [replace(BOX, capacity="spot")], most_nodes=1)
+    assert spot.hours_by_part["interruptions"] == pytest.approx(
+        spot.hours_by_part["training"] * (1 / goodput("spot", 1) - 1)
+    )
+
+
 def test_the_input_limits_long_samples_of_a_small_model_and_the_host_a_small_batch() -> None:
     rates = gpu_rates("H200", 141)
     assert rates is not None
