@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from cloudrec import providers
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
 from cloudrec.app.planning.calibration import kept_calibration
-from cloudrec.app.planning.measured_links import kept_links
 from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
 from cloudrec.app.planning.traffic import traffic_to
+from cloudrec.app.run.measured_links import kept_links
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from cloudrec.agent.checks.smoke_report import SmokeReport
 from cloudrec.app.addons import prepare_run
 from cloudrec.app.choosing import choose
-from cloudrec.app.planning.measured_links import keep_links
 from cloudrec.app.run.launch import place_of, run_spec
+from cloudrec.app.run.measured_links import keep_links
 from cloudrec.errors import UsageError
 from cloudrec.findings import Finding
 from cloudrec.launchers.base import outputs

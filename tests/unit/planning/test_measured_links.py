@@ -10,7 +10,7 @@ import pytest
 
 from cloudrec.agent.checks.smoke_report import Bandwidth, SmokeReport
 from cloudrec.app import AppContext
-from cloudrec.app.planning.measured_links import keep_links, kept_links
+from cloudrec.app.run.measured_links import keep_links, kept_links
 from cloudrec.home import Home
 from cloudrec.planning.fit.gpus import gpu_rates
 from cloudrec.planning.fit.step import Links, MeasuredLinks, StepTime, step_time
