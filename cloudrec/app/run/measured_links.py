@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 VERSION = 1
 _FOLDER = "links"
 _MOST_CHARACTERS = 100  # of a name that is shown
-_CPU = "cpu"  # the device of a rank without a GPU
 
 
 def keep_links(app: AppContext, report: SmokeReport, *, cluster: str, provider: str, machine: str) -> bool:
     """Keep what a smoke job measured; return whether it says something of this machine type's GPUs.
 
-    Only a job on all GPUs of its nodes does: fewer GPUs have a larger share of the network.
+    Only a job on all GPUs of its nodes does: fewer GPUs have a larger share of the network. Nodes of a
+    cluster may be of several types, so the ranks' GPUs must be of the type's model.
 
     Args:
         app: the context of the use case.
@@ -39,7 +40,10 @@ def keep_links(app: AppContext, report: SmokeReport, *, cluster: str, provider: 
     """
     hardware = providers.hardware(provider).get(machine)
     found = {each.operation: each.gb_s for each in report.bandwidths}
-    if hardware is None or any(rank.get("device") == _CPU for rank in report.ranks):
+    if hardware is None:
+        return False
+    model = re.compile(rf"\b{re.escape(hardware.gpu)}\b")  # as in "NVIDIA H100 80GB HBM3"
+    if not all(model.search(str(rank.get("device"))) for rank in report.ranks):
         return False
     if report.world_size != report.nodes * hardware.gpus or not {"all-to-all", "all-reduce"} <= found.keys():
         return False

@@ -96,8 +96,8 @@ class PlannedOffer:
         nodes: the number of machines.
         memory: memory of each rank.
         step: the time of a step; None if the GPU's or a link's rates are unknown.
-        hours: hours of the whole run, with its start, evaluations and expected preemptions; None if unknown.
-        hours_by_part: hours by part; empty if unknown.
+        hours_by_part: hours of the start, of training, evaluations and expected interruptions; empty if
+            unknown.
         stored_gib: what the run has in the bucket; None if unknown.
         dataset_gib: the dataset's part of it; None if unknown.
         fits: whether the run can be done on it; None if that is not known.
@@ -108,12 +108,16 @@ class PlannedOffer:
     nodes: int
     memory: RankMemory
     step: StepTime | None
-    hours: float | None
     hours_by_part: Mapping[str, float]
     stored_gib: float | None
     dataset_gib: float | None
     fits: bool | None
     refusal: str
+
+    @property
+    def hours(self) -> float | None:
+        """Hours of the whole run; None if unknown."""
+        return sum(self.hours_by_part.values()) if self.hours_by_part else None
 
     @property
     def usd(self) -> float | None:
@@ -213,7 +217,6 @@ def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOf
         nodes=nodes,
         memory=memory,
         step=step,
-        hours=sum(hours.values()) if hours else None,
         hours_by_part=hours,
         stored_gib=None if work.stored_bytes is None else work.stored_bytes / GIB,
         dataset_gib=None if work.samples is None else work.samples * work.sample_bytes / GIB,

@@ -72,6 +72,8 @@ def test_a_measurement_is_kept_for_its_machine_type_and_one_or_several_nodes(app
     ("found", "machine"),
     [
         (report(device="cpu"), TYPE),
+        (report(device="NVIDIA A100-SXM4-40GB"), TYPE),  # a node of the cluster's other type
+        (report(nodes=1, gpus=4, device="NVIDIA L40S"), "g6.12xlarge"),  # which has L4
         (report(gpus=2), TYPE),  # of eight: each has a larger share of the network
         (replace(report(nodes=1, gpus=1), bandwidths=()), "p5.4xlarge"),
         (report(), "../../p5"),
@@ -82,6 +84,11 @@ def test_jobs_that_say_nothing_of_a_machine_type_are_not_kept(
 ) -> None:
     assert not kept(app, found, machine)
     assert not (app.home.root / "links").exists()
+
+
+def test_the_gpu_is_known_by_the_name_that_torch_has_for_it(app: AppContext) -> None:
+    assert kept(app, report(gpus=8, device="NVIDIA A100-SXM4-40GB"), "p4d.24xlarge")
+    assert kept(app, report(gpus=4, device="NVIDIA L4"), "g6.12xlarge")
 
 
 def test_the_exchange_and_the_gradients_are_those_that_were_measured() -> None:
