@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from cloudrec.app.notices.failing import FailingChannel, failing
     from cloudrec.app.notices.sending import NotificationView, notifications, send_test
     from cloudrec.app.planning.calibration import Calibration, calibrate, kept_calibration
-    from cloudrec.app.planning.run_plan import OwnOffer, PlanWish, RunPlan, keep_plan, kept_offer, run_plan
+    from cloudrec.app.planning.kept_plan import keep_plan, kept_offer
+    from cloudrec.app.planning.run_plan import OwnOffer, PlanWish, RunPlan, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
     from cloudrec.app.run.attach import execute, forward
@@ -125,7 +126,8 @@ _PLACES = {
     "notices.failing": "FailingChannel failing",
     "notices.sending": "NotificationView notifications send_test",
     "planning.calibration": "Calibration calibrate kept_calibration",
-    "planning.run_plan": "OwnOffer PlanWish RunPlan keep_plan kept_offer run_plan",
+    "planning.kept_plan": "keep_plan kept_offer",
+    "planning.run_plan": "OwnOffer PlanWish RunPlan run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",
     "run.attach": "execute forward",

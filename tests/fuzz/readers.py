@@ -9,8 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cloudrec.app.context import AppContext
+from cloudrec.app.planning import calibration
+from cloudrec.app.planning.kept_plan import kept_offer
+from cloudrec.app.run import measured_links
 from cloudrec.data.format import manifest as product_manifest
 from cloudrec.errors import CloudrecError
+from cloudrec.home import Home
 from cloudrec.keeper.ends import MovedEnd
 from cloudrec.keeper.guard import GuardRecord
 from cloudrec.keeper.idle import IdleRecord
@@ -21,12 +26,16 @@ from cloudrec.kubernetes.client.credentials import Kubeconfig
 from cloudrec.kubernetes.client.errors import ErrorResponse, error_of
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.ray.report import LaunchReport
+from cloudrec.planning.fit.cpu import cpu_memory, cpu_step
+from cloudrec.planning.fit.gpus import gpu_rates
+from cloudrec.planning.fit.step import Links, step_time
 from cloudrec.providers.azure.nodes import end_workflow as azure_workflow
 from cloudrec.providers.gcp.api import labels as gcp_labels
 from cloudrec.providers.gcp.nodes.end_workflow import Program
 from cloudrec.providers.kubernetes.api import contexts
 from cloudrec.providers.kubernetes.api import labels as kubernetes_labels
 from cloudrec.safe_path import UnsafeNameError, safe_join
+from cloudrec.spec.load import load
 from cloudrec.spec.models import ClusterSpec
 from cloudrec.spec.requests import read_request
 from cloudrec_contract.end_event import EndEvent
@@ -93,6 +102,22 @@ _PUBLICATION = {
 }
 
 _COMMITTED = Commit(step=10, owner=1, number=1, world_size=1, base="x", layers=(), fingerprint={}, extra={})
+
+_MODEL: dict[str, Any] = {
+    "tables": 1, "dim": 8, "rows": 100, "hotness": 1, "batch": 8, "bottom": [8], "top": [8],
+    "interaction": "dot", "cross_rank": 0, "seconds": [0.1, 0.2], "rss_bytes": 1 << 20,
+}  # fmt: skip
+_CALIBRATION: dict[str, Any] = {
+    "version": calibration.VERSION,
+    "as_of": "2030-01-01",
+    "memory_bytes": 16 << 30,
+    "rates": [
+        {"ranks": 1, "cache_bytes": 32 << 20, "misfit": 0.1, "constants": {"fixed": 0.1, "products": 0.1}}
+    ],
+    "measured": [
+        {"ranks": 1, "cores": 2, "cache_bytes": 32 << 20, "baseline_bytes": 240 << 20, "models": [_MODEL]}
+    ],
+}
 
 # A valid document of each JSON record, which the strategies change.
 DOCUMENTS: Mapping[str, Any] = {
@@ -187,6 +212,20 @@ DOCUMENTS: Mapping[str, Any] = {
     "publication": _PUBLICATION,
     "goodput": {"kind": "start", "restarted": False, "boot": "b", "boot_s": 1.0, "time": 1.0},
     "spot-notice": {"action": "terminate", "time": "2030-01-01T00:00:00Z"},
+    "calibration": _CALIBRATION,
+    "links": {
+        "version": measured_links.VERSION,
+        "all_to_all_gb_s": 20.0,
+        "all_reduce_gb_s": 150.0,
+        "nodes": 2,
+        "cluster": "good",
+        "as_of": "2030-01-01",
+    },
+    "last-plan": {
+        "offers": [
+            {"number": 1, "provider": "aws", "region": "x", "type": "y", "nodes": 2, "capacity": "spot"}
+        ]
+    },
     "json": {"a": [1, {"b": None}], "c": 1.5},
 }
 # Readers of a text or a name, which has no structure.
@@ -331,10 +370,53 @@ def _guard_record(_data: bytes, text: str, _path: Path) -> None:
     record.has_just_scaled(note, datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
 
 
+def _app(folder: Path, name: str, data: bytes) -> AppContext:
+    """Return the context of a home that has the record at a path."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    return AppContext(home=Home(root=folder), environment={})
+
+
+def _calibration(data: bytes, _text: str, path: Path) -> None:
+    found = calibration.kept_calibration(_app(path.parent, calibration.NAME, data))
+    assert found is not None
+    for ranks, rates in found.rates.items():
+        step = cpu_step(_WORK, rates)
+        memory = cpu_memory(
+            _WORK,
+            ranks=ranks,
+            baseline_bytes=found.baseline_bytes[ranks],
+            memory_bytes=found.memory_bytes,
+        )
+        json.dumps([step.samples_per_s, 1 / step.samples_per_s, memory.need, memory.have], allow_nan=False)
+
+
+def _links(data: bytes, _text: str, path: Path) -> None:
+    app = _app(path.parent, "links/aws-p5.48xlarge-across.json", data)
+    found = measured_links.kept_links(app, "aws", "p5.48xlarge", across=True)
+    rates = gpu_rates("H100", 80)
+    if found is None or rates is None:
+        return
+    links = Links(gpus_a_node=8, inside_gb_s=450.0, across_gb_s=50.0, across=found)
+    step = step_time(_WORK, rates, links, nodes=2)
+    json.dumps(None if step is None else step.seconds, allow_nan=False)
+
+
+def _last_plan(data: bytes, _text: str, path: Path) -> None:
+    offer = kept_offer(_app(path.parent, "plan.json", data), 1)
+    values = (("provider", offer.provider), ("nodes", offer.nodes), ("instance_types", offer.machine))
+    flags: dict[tuple[str, ...], tuple[str, Any]] = {
+        ("cluster", name): ("--from-plan", value) for name, value in values
+    }
+    load(None, environment={}, flags=flags, folder=path.parent)
+
+
 def _notice(data: bytes, _text: str, _path: Path) -> None:
     aws_notice._interruption(MetadataResponse(status=200, headers={}, body=data))
 
 
+_WORK = calibration.measured_work(_MODEL)
 _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "run": lambda _data, text, _path: RunSpec.from_json(text),
     "request": _request,
@@ -361,6 +443,9 @@ _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "publication": _publication,
     "goodput": lambda _data, _text, path: read_ledger(path),
     "spot-notice": _notice,
+    "calibration": _calibration,
+    "links": _links,
+    "last-plan": _last_plan,
     "json": _json,
     "name": _name,
     "gcp-description": lambda _data, text, _path: gcp_labels.described(text),

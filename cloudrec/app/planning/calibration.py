@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -29,6 +28,10 @@ MOST_RANKS = 2
 _SECONDS = {1: 22.0, 2: 32.0}  # by the number of ranks, with their start
 _TIMEOUT_S = 300.0  # a busy machine is slow
 _SHOWN = 500
+_MOST_CHARACTERS = 40  # of the date
+_MOST_BYTES, _MOST_CORES = 1 << 50, 1 << 16  # beyond any machine
+_SHORTEST_S, _LONGEST_S = 1e-12, 1e6
+_IN_EACH_STEP = ("fixed", "tables", "products", "samples")  # parts that no step is without
 _GOOD_FIT = 0.2  # an idle machine of two cores fitted within 0.06 to 0.19, a disturbed one within 0.26
 _REMEDY = "run `cloudrec plan --calibrate` again"
 
@@ -108,8 +111,10 @@ def kept_calibration(app: AppContext) -> Calibration | None:
         )
     try:
         return _parsed(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} lacks or damages {error}", remedy=_REMEDY) from error
+    except KeyError as error:
+        raise UsageError(f"{path} lacks {error}", remedy=_REMEDY) from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise UsageError(f"{path} is damaged: {error}", remedy=_REMEDY) from error
 
 
 def calibration_of(measured: Sequence[Mapping[str, Any]], as_of: str) -> Calibration:
@@ -151,17 +156,35 @@ def measured_work(model: Mapping[str, Any]) -> TrainingWork:
 
 
 def _parsed(document: Mapping[str, Any]) -> Calibration:
-    rates = {
-        int(each["ranks"]): CpuRates(
-            ranks=int(each["ranks"]),
-            cache_bytes=int(each["cache_bytes"]),
-            constants={str(name): _positive(value) for name, value in each["constants"].items()},
-            misfit=float(each["misfit"]),
-        )
-        for each in document["rates"]
-    }
-    as_of, memory = str(document["as_of"]), int(document["memory_bytes"])
-    return _calibration(document["measured"], rates, as_of, memory)
+    measured = list(document["measured"])
+    rates = {each.ranks: each for each in map(_rates, document["rates"])}
+    if not rates or not rates.keys() <= {each["ranks"] for each in measured}:
+        raise ValueError("constants and measurements are not of the same numbers of ranks")
+    as_of = str(document["as_of"])
+    if not as_of.isprintable() or len(as_of) > _MOST_CHARACTERS:
+        raise ValueError(f"the date {as_of[:_MOST_CHARACTERS]!r}")
+    found = _calibration(measured, rates, as_of, _whole(document["memory_bytes"], 1, _MOST_BYTES))
+    for count in (found.cores, *found.baseline_bytes.values()):
+        _whole(count, 0, _MOST_BYTES)
+    return found
+
+
+def _rates(document: Mapping[str, Any]) -> CpuRates:
+    constants = {str(name): _positive(value) for name, value in document["constants"].items()}
+    if sum(constants.get(name, 0.0) for name in _IN_EACH_STEP) < _SHORTEST_S:
+        raise ValueError("a step takes no time")
+    return CpuRates(
+        ranks=_whole(document["ranks"], 1, _MOST_CORES),
+        cache_bytes=_whole(document["cache_bytes"], 0, _MOST_BYTES),
+        constants=constants,
+        misfit=_positive(document["misfit"]),
+    )
+
+
+def _whole(value: object, least: int, most: int) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"the number {str(value)[:_SHOWN]}, which is not from {least} to {most}")
+    return value
 
 
 def _calibration(
@@ -183,8 +206,8 @@ def _calibration(
 
 def _positive(value: object) -> float:
     number = float(str(value))
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"the number {value!r}")
+    if not 0 <= number <= _LONGEST_S:  # also for NaN
+        raise ValueError(f"the number {str(value)[:_SHOWN]}, which is not from 0 to {_LONGEST_S:g}")
     return number
 
 

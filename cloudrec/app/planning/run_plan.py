@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +14,16 @@ from cloudrec.app.run.measured_links import kept_links
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
-from cloudrec.home import make_private, write_atomically
 from cloudrec.launchers.base.results_store import open_place
 from cloudrec.planning.fit.cpu import cpu_memory, cpu_step
 from cloudrec.planning.fit.layers import dense_work, is_known
 from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_offers
 from cloudrec.planning.fit.work import TrainingWork
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT, X86
-from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import underscored_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from cloudrec.app.context import AppContext
     from cloudrec.app.planning.traffic import Traffic
@@ -175,34 +171,6 @@ def _own_offers(app: AppContext, work: TrainingWork, wish: PlanWish) -> list[Own
                 refusal=refusal,
             )
         )
-    return found
-
-
-def keep_plan(app: AppContext, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Store the rows that were shown, for `up --from-plan`; return the file."""
-    path = app.home.root / "plan.json"
-    make_private(app.home.root)
-    write_atomically(path, json.dumps({"offers": list(rows)}))
-    return path
-
-
-def kept_offer(app: AppContext, number: int) -> dict[str, Any]:
-    """Return a row of the last plan, by its number.
-
-    Raises:
-        UsageError: there is no plan, or it has no such row.
-    """
-    remedy = "run `cloudrec plan`, which numbers its rows"
-    path = app.home.root / "plan.json"
-    try:
-        rows = safe_object(path.read_text(encoding="utf-8"))["offers"]
-        found = next((dict(row) for row in rows if row["number"] == number), None)
-    except FileNotFoundError:
-        raise UsageError("there is no plan in this home", remedy=remedy) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"the last plan, {path}, cannot be read: {error}", remedy=remedy) from error
-    if found is None:
-        raise UsageError(f"the last plan has no row {number}; it has {len(rows)}", remedy=remedy)
     return found
 
 

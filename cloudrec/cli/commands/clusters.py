@@ -207,19 +207,19 @@ def _planned(number: int, provider: str | None, asked: Mapping[str, object]) -> 
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
     row = app.kept_offer(context(), number)
-    if provider not in {None, row["provider"]}:
+    if provider not in {None, row.provider}:
         raise UsageError(
-            f"row {number} of the last plan is on {row['provider']}, and PROVIDER is {provider}",
+            f"row {number} of the last plan is on {row.provider}, and PROVIDER is {provider}",
             remedy="leave PROVIDER out, or plan with --provider",
         )
     chosen = {
-        "region": row["region"] or None,
-        "instance_types": row["type"],
-        "nodes": row["nodes"],
-        "capacity": row["capacity"],
+        "region": row.region or None,
+        "instance_types": row.machine,
+        "nodes": row.nodes,
+        "capacity": row.capacity,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return row["provider"], {**asked, **chosen, **given}
+    return row.provider, {**asked, **chosen, **given}
 
 
 def _confirm_purchase(upfront: Upfront, rest: Cost, *, yes: bool, max_price: float | None) -> None:

@@ -153,7 +153,18 @@ def test_a_wrong_value_is_refused_with_exit_code_2(capsys: Capture, words: list[
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"offers": 3}', '{"offers": [{}]}', "\x00"])
+ROW = (
+    '{"offers": [{"number": 1, "provider": %s, "region": "", "type": "x", "nodes": %s, "capacity": "spot"}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", '{"offers": 3}', '{"offers": [{}]}', '{"offers": [{"number": 1}]}', "\x00"),
+        *(ROW % ('["aws"]', 1), ROW % ('"aws"', '"2"'), ROW % ('"aws"', -1), ROW % ('"a\\u001b[2J"', 1)),
+    ],
+)
 def test_a_damaged_plan_is_refused(home: Path, capsys: Capture, text: str) -> None:
     home.mkdir(mode=0o700)
     (home / "plan.json").write_text(text)

@@ -141,3 +141,31 @@ def test_a_damaged_record_is_an_error_with_its_remedy(
     monkeypatch.setenv("CLOUDREC_HOME", str(tmp_path))
     (tmp_path / NAME).write_text(text)
     assert run(["plan", "--provider", "local", "--samples", "9", "--", "--num_embeddings", "10"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"measured": []}, "not of the same numbers of ranks"),
+        ({"rates": []}, "not of the same numbers of ranks"),
+        ({"memory_bytes": 10**60}, "which is not from 1 to"),
+        ({"as_of": "\x1b[2J"}, "the date"),
+    ],
+)
+def test_a_record_with_impossible_values_is_an_error_with_its_remedy(
+    change: dict[str, object],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CLOUDREC_HOME", str(tmp_path))
+    record = {
+        "version": VERSION, "as_of": "2026-11-27", "memory_bytes": 16 << 30, "measured": [_measured(1)],
+        "rates": [vars(fitted(_measured(1)))],
+    }  # fmt: skip
+    (tmp_path / NAME).write_text(json.dumps({**record, **change}))
+    assert run(["plan", "--provider", "local", "--samples", "9", "--", "--num_embeddings", "10"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "run `cloudrec plan --calibrate` again" in error
