@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from cloudrec.errors import StorageError
 from cloudrec.home import locked, make_private, read_text, storage_error, write_atomically
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,19 +87,20 @@ def newest(home: Home, repository: str) -> PushedImage | None:
 
 def pushed(home: Home) -> list[PushedImage]:
     """Return all images that were pushed, the newest last."""
-    return [PushedImage(**each) for each in _read(_path(home))["pushed"]]
+    return list(_read(_path(home)).pushed)
 
 
 def built(home: Home) -> list[BuiltImage]:
     """Return all images that were built, the newest last; a name is that of the newest image with it."""
-    return [BuiltImage(**each) for each in _read(_path(home))["built"]]
+    return list(_read(_path(home)).built)
 
 
 def note_built(home: Home, image: BuiltImage) -> None:
     """Record an image that was built."""
 
-    def change(content: dict[str, Any]) -> None:
-        content["built"] = [each for each in content["built"] if each["name"] != image.name] + [asdict(image)]
+    def change(images: _Images) -> _Images:
+        others = (each for each in images.built if each.name != image.name)
+        return replace(images, built=(*others, image))
 
     _change(home, change)
 
@@ -107,43 +108,49 @@ def note_built(home: Home, image: BuiltImage) -> None:
 def note_pushed(home: Home, image: PushedImage) -> None:
     """Record an image that was pushed, as the newest of its repository."""
 
-    def change(content: dict[str, Any]) -> None:
+    def change(images: _Images) -> _Images:
         # A second push of the same content replaces the entry, so the newest one stays last.
-        same = {"repository": image.repository, "digest": image.digest}
-        kept = [each for each in content["pushed"] if not same.items() <= each.items()]
-        content["pushed"] = [*kept, asdict(image)]
+        others = (each for each in images.pushed if each.reference != image.reference)
+        return replace(images, pushed=(*others, image))
 
     _change(home, change)
 
 
-def _change(home: Home, change: Callable[[dict[str, Any]], None]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Images:
+    """The content of images.json."""
+
+    schema_version: int = _SCHEMA_VERSION
+    built: tuple[BuiltImage, ...] = ()
+    pushed: tuple[PushedImage, ...] = ()
+
+
+def _change(home: Home, change: Callable[[_Images], _Images]) -> None:
     path = _path(home)
     make_private(home.root)
     # Two commands may build at the same time, and each one rewrites the whole file.
     with locked(home.locks / "images.lock", what="the list of images", wait_s=_LOCK_WAIT_S):
-        content = _read(path)
-        change(content)
-        write_atomically(path, json.dumps(content, indent=1) + "\n")
+        write_atomically(path, json.dumps(asdict(change(_read(path))), indent=1) + "\n")
 
 
 def _path(home: Home) -> Path:
     return home.root / "images.json"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> _Images:
     try:
-        content: dict[str, Any] = safe_object(read_text(path))
+        content = safe_object(read_text(path))
+        if content.get("schema_version") != _SCHEMA_VERSION:
+            raise StorageError(
+                f"{path} has schema version {content.get('schema_version')!r}, not {_SCHEMA_VERSION}",
+                remedy="use the cloudrec that wrote it, or remove it and push the image again",
+            )
+        return record_of(_Images, content)
     except FileNotFoundError:
-        return {"schema_version": _SCHEMA_VERSION, "built": [], "pushed": []}
+        return _Images()
     except OSError as error:
         raise storage_error(path, error) from error
     except ValueError as error:
         raise StorageError(
             f"{path} is damaged: {error}", remedy="remove it, and push the image again: `cloudrec image push`"
         ) from error
-    if content.get("schema_version") != _SCHEMA_VERSION:
-        raise StorageError(
-            f"{path} has schema version {content.get('schema_version')!r}, not {_SCHEMA_VERSION}",
-            remedy="use the cloudrec that wrote it, or remove it and push the image again",
-        )
-    return content

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import aware_time, record_of, safe_object
 
 if TYPE_CHECKING:
     from cloudrec.spec.models import ClusterSpec
 
 ENDING = "end.json"  # the key of the guard's ConfigMap that has the moved end
-_LONGEST_H = 100 * 365 * 24.0  # dates end in the year 9999
+LONGEST_H = 100 * 365 * 24.0  # dates end in the year 9999
 # A smaller change is none: the meter reads to two minutes.
 _LEAST = timedelta(minutes=2)
 _PART = 0.02  # of the time that is left
@@ -58,9 +58,9 @@ class MovedEnd:
     def of(cls, text: str, ordered: str) -> MovedEnd:
         """Return the record from the ConfigMap's text; the ordered end if it is void, invalid or absent."""
         try:
-            found = cls(**safe_object(text))
-            datetime.fromisoformat(found.expires)
-        except (ValueError, TypeError):
+            found = record_of(cls, safe_object(text))
+            aware_time(found.expires)
+        except ValueError:
             return cls(ordered=ordered, expires=ordered)
         return found if found.ordered == ordered else cls(ordered=ordered, expires=ordered)
 
@@ -88,7 +88,7 @@ def money_end(cluster: ClusterSpec, metered: Metered, hourly_usd: float) -> date
         return metered.at
     if not hourly_usd:
         return limit
-    end = metered.at + timedelta(hours=min(left / hourly_usd, _LONGEST_H))
+    end = metered.at + timedelta(hours=min(left / hourly_usd, LONGEST_H))
     return end if limit is None else min(end, limit)
 
 

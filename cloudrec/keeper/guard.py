@@ -48,7 +48,7 @@ from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd, Siz
 from cloudrec.spec.durations import seconds_of
 from cloudrec.spec.models import NotifySpec
 from cloudrec_contract.objectstore.retries import Patience
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import aware_time, record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,11 +90,9 @@ class GuardRecord:
     def of(cls, text: str) -> GuardRecord:
         """Return the record from the ConfigMap's text; an empty record if it is invalid."""
         try:
-            known = safe_object(text)
-            pools, left = tuple(known.pop("pools")), tuple(known.pop("left"))
-            record = cls(**known, pools=pools, left=left)
-            datetime.fromisoformat(record.at)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            record = record_of(cls, safe_object(text))
+            aware_time(record.at)
+        except ValueError:
             return cls()
         return record
 

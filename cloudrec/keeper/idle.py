@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,9 +32,8 @@ class IdleRecord:
     def of(cls, text: str) -> IdleRecord:
         """Return the record from the ConfigMap's text; an empty one if it is invalid."""
         try:
-            document = safe_object(text)
-            return cls(active=float(document["active"]), stopped=float(document["stopped"]))
-        except (ValueError, KeyError, TypeError):
+            return record_of(cls, safe_object(text))
+        except ValueError:
             return cls()
 
     def to_json(self) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cloudrec.errors import DataError
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,18 +129,15 @@ class CostLedger:
     def of(cls, text: str) -> CostLedger:
         """Return the ledger from its JSON; DataError if it is invalid."""
         try:
-            document: dict[str, Any] = safe_object(text)
-            made = cls(
-                since=float(document["since"]),
-                at=float(document["at"]),
-                seen={uid: (str(pool), str(run)) for uid, (pool, run) in document["seen"].items()},
-                rows=tuple(CostRow(**row) for row in document["rows"]),
-            )
-            schema = document["schema"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            document = safe_object(text)
+            schema = document.pop("schema", None)
+            if schema != SCHEMA:
+                raise DataError(f"the cost ledger has the schema {schema!r}, not {SCHEMA}")
+            made = record_of(cls, document)
+            for at in (made.since, made.at):
+                datetime.fromtimestamp(at, UTC)
+        except (ValueError, OverflowError, OSError) as error:
             raise DataError(f"the cost ledger cannot be read: {error}") from error
-        if schema != SCHEMA:
-            raise DataError(f"the cost ledger has the schema {schema}, not {SCHEMA}")
         return made
 
 

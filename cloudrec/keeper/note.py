@@ -6,14 +6,14 @@ Commands read and write the orders; they need nothing of what the guard does in 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 
 from cloudrec.errors import UsageError
-from cloudrec.keeper.ends import Metered, is_movable, money_end
-from cloudrec.keeper.meter import Tariff
+from cloudrec.keeper.ends import LONGEST_H, Metered, is_movable, money_end
+from cloudrec.keeper.meter import Tariff  # noqa: TC001 - record_of reads the annotations
 from cloudrec.spec.models import ClusterSpec, NotifySpec
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import aware_time, record_of, safe_object
 
 NAME = "cloudrec-guard"  # the name of all of the guard's objects
 # The keys of its ConfigMap: its orders, what it did, and what the cluster has cost.
@@ -61,7 +61,7 @@ class Note:
             spent = money_end(self.cluster, metered, metered.hourly_usd)
             ends += [spent] if spent is not None else []
         elif self.cluster.budget_usd is not None and self.hourly_usd and self.began:
-            hours = self.cluster.budget_usd / self.hourly_usd
+            hours = min(self.cluster.budget_usd / self.hourly_usd, LONGEST_H)
             ends.append(datetime.fromisoformat(self.began) + timedelta(hours=hours))
         return min(ends, default=None)
 
@@ -97,21 +97,42 @@ class Note:
         try:
             document = safe_object(text)
             cluster = ClusterSpec.model_validate(document["cluster"])
-            hourly_usd = document["hourly_usd"]  # older versions wrote 0 for an unknown price
+            prices = record_of(_Prices, {name: document[name] for name in _PRICES if name in document})
+            prices.check()
             return cls(
                 cluster=cluster,
-                hourly_usd=float(hourly_usd) if hourly_usd else None,
-                began=document["began"],
-                # Versions before 0.3 did not meter.
-                pool_label=document.get("pool_label", ""),
-                tariffs=tuple(Tariff(**each) for each in document.get("tariffs", ())),
+                hourly_usd=prices.hourly_usd or None,  # older versions wrote 0 for an unknown price
+                began=prices.began,
+                pool_label=prices.pool_label,
+                tariffs=prices.tariffs,
                 notify=_notify(document.get("notify")),
-                storage=str(document.get("storage", "")),
+                storage=prices.storage,
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError) as error:
             raise UsageError(
                 f"the guard's note cannot be read: {error}", remedy="`cloudrec up` writes it again"
             ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prices:
+    """The part of the orders' text that is not of a model. Versions before 0.3 did not meter."""
+
+    hourly_usd: float | None
+    began: str
+    pool_label: str = ""
+    tariffs: tuple[Tariff, ...] = ()
+    storage: str = ""
+
+    def check(self) -> None:
+        """Raise ValueError for a negative price, or a time without an offset from UTC."""
+        if (self.hourly_usd or 0.0) < 0:
+            raise ValueError(f"the price is {self.hourly_usd} USD an hour")
+        if self.began:
+            aware_time(self.began)
+
+
+_PRICES = tuple(each.name for each in fields(_Prices))
 
 
 def _notify(document: object) -> NotifySpec | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cloudrec.providers.base.offers import SPOT
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,10 +35,8 @@ class SpotRecord:
     def of(cls, text: str) -> SpotRecord:
         """Return the record from the ConfigMap's text; an empty one if it is invalid or absent."""
         try:
-            document = safe_object(text)
-            prices = {str(pool): float(usd) for pool, usd in document["hourly_usd"].items()}
-            return cls(at=float(document["at"]), hourly_usd=prices)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            return record_of(cls, safe_object(text))
+        except ValueError:
             return cls()
 
     def to_json(self) -> str:

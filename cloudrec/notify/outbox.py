@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cloudrec.notify.notice import Notification, UnusableChannel
-from cloudrec_contract.safe_json import safe_object
+from cloudrec.notify.notice import Notification, UnusableChannel  # noqa: TC001 - record_of reads the annotations
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,25 +88,12 @@ class Outbox:
         if not text:
             return None
         try:
-            found = safe_object(text)
-            return cls(
-                known=tuple(str(each) for each in found["known"]),
-                waiting=tuple(
-                    Delivery(
-                        notice=Notification.of(each["notice"]),
-                        channel=str(each["channel"]),
-                        tries=int(each["tries"]),
-                        due=float(each["due"]),
-                        why=str(each["why"]),
-                    )
-                    for each in found["waiting"]
-                ),
-                done=tuple(PastDelivery(**each) for each in found["done"]),
-                problems=tuple(UnusableChannel(**each) for each in found["problems"]),
-                facts={str(name): str(value) for name, value in found["facts"].items()},
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
+            found = record_of(cls, safe_object(text))
+            for at in (*(each.notice.at for each in found.waiting), *(each.at for each in found.done)):
+                datetime.fromtimestamp(at, UTC)
+        except (ValueError, OverflowError, OSError):
             return None
+        return found
 
     def to_json(self) -> str:
         """Return the outbox as JSON."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from cloudrec.errors import MissingExtraError, PreflightError
 from cloudrec.home import make_private, read_text, storage_error, write_atomically
 from cloudrec.process.ports import free_port
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +80,8 @@ def token_file(folder: Path) -> Path:
 def read_head(folder: Path) -> RayHead | None:
     """Return the head that was started for a folder, even if it has ended; None if none was started."""
     try:
-        return RayHead(**safe_object(read_text(folder / _RECORD)))
-    except (OSError, ValueError, TypeError):
+        return record_of(RayHead, safe_object(read_text(folder / _RECORD)))
+    except (OSError, ValueError):
         return None
 
 

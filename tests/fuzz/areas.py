@@ -114,7 +114,24 @@ COSTS = {
     "estimate_usd": 1.0,
     "began": 1.7e9,
     "read": 1.7e9,
-    "ledger": {"schema": 1, "since": 1.7e9, "at": 1.7e9, "seen": {}, "rows": []},
+    "created": 1.7e9,
+    "ledger": {
+        "schema": 1,
+        "since": 1.7e9,
+        "at": 1.7e9,
+        "seen": {"u": ["p", "odd"]},
+        "rows": [
+            {
+                "day": "2030-01-01",
+                "pool": "p",
+                "instance_type": "x",
+                "capacity": "spot",
+                "run": "odd",
+                "node_s": 3.0,
+                "usd": 1.0,
+            }
+        ],
+    },
 }
 DATASET: dict[str, Any] = {
     "format": "cloudrec-dataset",
@@ -131,6 +148,19 @@ DATASET: dict[str, Any] = {
             ],
         }
     },
+}
+# By name: the file and a valid document.
+_HOME_RECORDS: Mapping[str, tuple[str, Any]] = {
+    "spec.json": ("home/runs/odd/spec.json", DOCUMENTS["run"]),
+    "summary.json": ("home/runs/odd/summary.json", SUMMARY),
+    "costs": ("home/costs/good-1.json", COSTS),
+    "cluster": (
+        "home/clusters/odd/machine.json",
+        {"properties": {"gpus": [], "cores": 1}, "tags": {"cloudrec-cluster": "odd"}},
+    ),
+    "lock": ("home/runs/odd/lock", {"pid": 1, "command": "x"}),
+    "row": ("row", DOCUMENTS["request"]),
+    "images": ("home/images.json", DOCUMENTS["images"]),
 }
 _OPTIONS = {
     "up": (
@@ -259,29 +289,14 @@ def home(draw: st.DrawFn) -> BadInput:
     """Files of the home: a run's, the journal, costs, a cluster's."""
     files: dict[str, bytes] = {}
     for _ in range(draw(st.integers(1, 2))):
-        name = draw(
-            st.sampled_from(
-                [*RUN_FILES, "spec.json", "summary.json", "log", "costs", "journal", "cluster", "lock", "row"]
-            )
-        )
+        name = draw(st.sampled_from([*RUN_FILES, *_HOME_RECORDS, "log", "journal"]))
         if name in RUN_FILES:
             files[f"home/runs/odd/{name}"] = draw(json_lines(RUN_FILES[name]))
-        elif name == "spec.json":
-            files["home/runs/odd/spec.json"] = draw(json_files(DOCUMENTS["run"]))
-        elif name == "summary.json":
-            files["home/runs/odd/summary.json"] = draw(json_files(SUMMARY))
         elif name == "log":
             files["home/runs/odd/logs/rank-0.log"] = draw(damaged(b"=== launch 1\nerror: it failed\n" * 3))
-        elif name == "costs":
-            files["home/costs/good-1.json"] = draw(json_files(COSTS))
-        elif name == "cluster":
-            files["home/clusters/odd/machine.json"] = draw(
-                json_files({"properties": {"gpus": 0}, "tags": {"cloudrec-cluster": "odd"}})
-            )
-        elif name == "lock":
-            files["home/runs/odd/lock"] = draw(json_files({"pid": 1, "command": "x"}))
-        elif name == "row":
-            files["row"] = draw(json_files(DOCUMENTS["request"]))
+        elif name in _HOME_RECORDS:
+            path, document = _HOME_RECORDS[name]
+            files[path] = draw(json_files(document))
         else:
             files["home/journal.sqlite"] = draw(damaged(b"SQLite format 3\x00" + bytes(200)))
     return BadInput(area="home", command=draw(st.sampled_from(_LOOKS)), files=files)

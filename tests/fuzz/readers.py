@@ -9,26 +9,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cloudrec.agent.checks.smoke_report import SmokeReport
+from cloudrec.agent.engines.ray import read_launch
+from cloudrec.agent.lease.host import HostClaim
 from cloudrec.app.context import AppContext
+from cloudrec.app.managed.view import view_of
 from cloudrec.app.planning import calibration
 from cloudrec.app.planning.kept_plan import kept_offer
 from cloudrec.app.run import measured_links
+from cloudrec.cli.cluster_tables import keeper_lines
 from cloudrec.data.format import manifest as product_manifest
 from cloudrec.errors import CloudrecError
 from cloudrec.home import Home
+from cloudrec.image import records as images
 from cloudrec.keeper.ends import MovedEnd
 from cloudrec.keeper.guard import GuardRecord
 from cloudrec.keeper.idle import IdleRecord
-from cloudrec.keeper.meter import CostLedger
+from cloudrec.keeper.managed.record import ManagedRecord
+from cloudrec.keeper.meter import CostLedger, LiveNode, Tariff, advance
 from cloudrec.keeper.note import Note
 from cloudrec.keeper.spot import SpotRecord
 from cloudrec.kubernetes.client.credentials import Kubeconfig
 from cloudrec.kubernetes.client.errors import ErrorResponse, error_of
 from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.kubernetes.turns import Turn
 from cloudrec.launchers.ray.report import LaunchReport
+from cloudrec.notify.outbox import Outbox
 from cloudrec.planning.fit.cpu import cpu_memory, cpu_step
 from cloudrec.planning.fit.gpus import gpu_rates
 from cloudrec.planning.fit.step import Links, step_time
+from cloudrec.process import ray_head
 from cloudrec.providers.azure.nodes import end_workflow as azure_workflow
 from cloudrec.providers.gcp.api import labels as gcp_labels
 from cloudrec.providers.gcp.nodes.end_workflow import Program
@@ -39,7 +49,7 @@ from cloudrec.spec.load import load
 from cloudrec.spec.models import ClusterSpec
 from cloudrec.spec.requests import read_request
 from cloudrec_contract.end_event import EndEvent
-from cloudrec_contract.safe_json import safe_json
+from cloudrec_contract.safe_json import RecordError, record_of, safe_json
 from cloudrec_contract.settings import SettingsError, TrainerSettings
 from trainer.base.arguments import parse_arguments, read_config_file
 from trainer.base.errors import TrainerError
@@ -101,6 +111,27 @@ _PUBLICATION = {
     "listed": ["tables/C1.npy", "dense/x.npy"],
 }
 
+_TURN: dict[str, Any] = {
+    "number": 1, "launch": 1, "clusters": ["a", "b"], "cluster": "a", "by": "", "at": 1.0, "reason": "",
+    "step": None, "steps": 9, "ended": "",
+}  # fmt: skip
+_NOTICE = {
+    "key": "failed:2", "event": "failed", "at": 1.0, "text": "x", "cluster": "a", "run": "b", "details": {},
+}  # fmt: skip
+_MANAGED: dict[str, Any] = {
+    "at": 1.0,
+    "runs": {"r": {"worked_s": 1.0, "step": 3, "steps": 9, "saved": None, "reason": "x"}},
+    "queue": ["s"],
+    "owner": {"p": "r"},
+    "asked": {"p": 2},
+    "asked_at": {"p": 1.0},
+    "complete": {"p": 1.0},
+    "broken": {},
+    "history": {"p": {"is_up": True, "at": 1.0, "ends": 1, "up_s": 1.0, "returns": 0, "down_s": 0.0}},
+    "turns": {"r": _TURN},
+    "free_since": 0.0,
+    "events": [{"at": 1.0, "run": "r", "text": "x"}],
+}
 _COMMITTED = Commit(step=10, owner=1, number=1, world_size=1, base="x", layers=(), fingerprint={}, extra={})
 
 _MODEL: dict[str, Any] = {
@@ -133,7 +164,14 @@ DOCUMENTS: Mapping[str, Any] = {
         "machine_leaves": False,
     },
     "settings": {"dataset_path": "x", "checkpoint_dir": "y", "batch_size": 1},
-    "guard-note": json.loads(Note(cluster=ClusterSpec(name="good", provider="local", owner="me")).to_json()),
+    "guard-note": json.loads(
+        Note(
+            cluster=ClusterSpec(name="good", provider="local", owner="me", budget_usd=9.0),
+            hourly_usd=2.0,
+            began="2030-01-01T00:00:00+00:00",
+            tariffs=(Tariff(pool="p", instance_type="x", capacity="spot", hourly_usd=2.0, gpus=8),),
+        ).to_json()
+    ),
     "guard-record": {
         "end": "2030-01-01T00:00:00+00:00",
         "at": "2030-01-01T00:00:00+00:00",
@@ -144,7 +182,58 @@ DOCUMENTS: Mapping[str, Any] = {
     "moved-end": {"ordered": "2030-01-01T00:00:00+00:00", "expires": "2030-01-01T00:00:00+00:00"},
     "idle": {"active": 1.0, "stopped": 2.0},
     "spot": {"at": 1.0, "hourly_usd": {"a": 1.0}},
-    "cost-ledger": {"schema": 1, "since": 1.0, "at": 2.0, "seen": {"u": ["p", "r"]}, "rows": []},
+    "cost-ledger": {
+        "schema": 1,
+        "since": 1.0,
+        "at": 2.0,
+        "seen": {"u": ["p", "r"]},
+        "rows": [
+            {
+                "day": "2030-01-01",
+                "pool": "p",
+                "instance_type": "x",
+                "capacity": "spot",
+                "run": "r",
+                "node_s": 3.0,
+                "usd": 1.0,
+            }
+        ],
+    },
+    "managed-record": _MANAGED,
+    "turn": _TURN,
+    "host-claim": {"launch": 1, "number": 2, "pod": "x", "endpoint": "y:1", "renewed": 3, "released": False},
+    "launch-request": {
+        **dict.fromkeys(("nodes", "min_nodes", "max_restarts", "gpus", "port"), 1),
+        "agent": ["x"],
+        "program": ["y"],
+        "cpus": 1,
+        "wait_s": 0.5,
+        "environment": {"A": "b"},
+    },
+    "ray-head": {"url": "http://127.0.0.1:1", "pid": 1, "born": "x", "sockets": "/nowhere"},
+    "images": {
+        "schema_version": 1,
+        "built": [dict.fromkeys(("name", "fabric", "device", "version", "builder", "built"), "x")],
+        "pushed": [
+            dict.fromkeys(
+                ("repository", "digest", "tag", "fabric", "device", "version", "cluster", "pushed"), "x"
+            )
+        ],
+    },
+    "smoke-report": {
+        "world_size": 2,
+        "nodes": 1,
+        "ranks": [{"rank": 0, "host": "x", "node": "y", "device": "NVIDIA H100"}],
+        "all_reduce": 2,
+        "bandwidths": [{"operation": "all-reduce", "mib": 1, "gb_s": 1.5, "expected_gb_s": None}],
+    },
+    "outbox": {
+        "known": ["failed:2"],
+        "waiting": [{"notice": _NOTICE, "channel": "slack", "tries": 3, "due": 1.0, "why": ""}],
+        "done": [],
+        "problems": [],
+        "facts": {"state": "FAILED"},
+    },
     "ray-report": {"launch": 1, "code": 0, "agents": [{"node": "a", "code": 1}]},
     "api-error": {
         "kind": "Status",
@@ -360,6 +449,67 @@ def _labelled(data: bytes, _text: str, _path: Path) -> None:
         )
 
 
+def _cost_ledger(_data: bytes, text: str, _path: Path) -> None:
+    tariff = Tariff(pool="p", hourly_usd=1.0)
+    node = LiveNode(uid="v", pool="p", created=1.0)
+    ledger = advance(CostLedger.of(text), [node], [tariff], 1e6)
+    json.dumps([ledger.known_usd, ledger.usd, ledger.unpriced, ledger.to_json()], allow_nan=False)
+
+
+def _managed(_data: bytes, text: str, _path: Path) -> None:
+    record = ManagedRecord.of(text)
+    view = view_of("a", record.noting_once("x"))
+    _ = keeper_lines(view), [each.done for each in record.runs.values()]
+    for seen in record.history.values():
+        seen.seen(1e6, is_up=False)
+
+
+def _images(data: bytes, _text: str, path: Path) -> None:
+    home = _app(path.parent, "images.json", data).home
+    images.newest(home, "x")
+    image = images.BuiltImage(name="y", fabric="x", device="x", version="x", builder="x", built="x")
+    images.note_built(home, image)
+
+
+def _ray_head(data: bytes, _text: str, path: Path) -> None:
+    head = ray_head.read_head(_app(path.parent, "ray/head.json", data).home.root / "ray")
+    _ = head is not None and head.is_alive
+
+
+def _launch_request(data: bytes, _text: str, path: Path) -> None:
+    path.write_bytes(data)
+    read_launch(path).command(rendezvous="x", port=1, address="y")
+
+
+def _outbox(_data: bytes, text: str, _path: Path) -> None:
+    found = Outbox.of(text)
+    for each in found.waiting if found is not None else ():
+        _ = each.notice.document(), each.due + 1
+
+
+def _smoke_report(data: bytes, _text: str, path: Path) -> None:
+    try:
+        summary = safe_json(data)
+    except ValueError:
+        return
+    if isinstance(summary, dict):
+        app = _app(path.parent, "x", b"")
+        found = SmokeReport.of(summary)
+        measured_links.keep_links(app, found, cluster="a", provider="aws", machine="p5.48xlarge")
+
+
+def _host_claim(data: bytes, _text: str, _path: Path) -> None:
+    try:
+        document = safe_json(data)
+    except ValueError:
+        return
+    try:
+        claim = record_of(HostClaim, document)
+    except RecordError:
+        return
+    _ = claim.name, claim.text()
+
+
 def _guard_note(_data: bytes, text: str, _path: Path) -> None:
     Note.of(text).end()
 
@@ -427,7 +577,15 @@ _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "moved-end": lambda _data, text, _path: MovedEnd.of(text, "2030-01-01T00:00:00+00:00"),
     "idle": lambda _data, text, _path: IdleRecord.of(text),
     "spot": lambda _data, text, _path: SpotRecord.of(text),
-    "cost-ledger": lambda _data, text, _path: CostLedger.of(text),
+    "cost-ledger": _cost_ledger,
+    "managed-record": _managed,
+    "turn": lambda data, _text, _path: Turn.of(data),
+    "host-claim": _host_claim,
+    "launch-request": _launch_request,
+    "ray-head": _ray_head,
+    "images": _images,
+    "smoke-report": _smoke_report,
+    "outbox": _outbox,
     "ray-report": lambda data, _text, _path: LaunchReport.decode(data),
     "api-error": lambda data, _text, _path: error_of(
         ErrorResponse(status=409, body=data, retry_after=None, what="x", server="y")

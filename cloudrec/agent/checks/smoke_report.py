@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from cloudrec.errors import DataError
+from cloudrec_contract.safe_json import record_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +55,6 @@ class SmokeReport:
     def of(cls, summary: Mapping[str, Any]) -> SmokeReport:
         """Return the report in a summary.json; DataError if it has none."""
         try:
-            given = {each.name: summary[each.name] for each in fields(cls)}
-            given["bandwidths"] = tuple(Bandwidth(**each) for each in given["bandwidths"])
-            given["ranks"] = tuple(dict(each) for each in given["ranks"])
-            return cls(**given)
-        except (KeyError, TypeError, ValueError) as error:
+            return record_of(cls, {each.name: summary[each.name] for each in fields(cls)})
+        except (KeyError, ValueError) as error:
             raise DataError(f"the smoke job's summary cannot be read: {error}") from error

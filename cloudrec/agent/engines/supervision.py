@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import UsageError
 from cloudrec_contract.exit_codes import FAILED, FINAL, FINISHED, STOPPED
+from cloudrec_contract.safe_json import record_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,11 +89,9 @@ class LaunchRequest:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> LaunchRequest:
         """Return the request in a document; UsageError if a field is missing or unknown."""
-        # JSON has no tuples, but a frozen request holds no lists.
-        lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
         try:
-            return cls(**{**document, **lists})
-        except TypeError as error:
+            return record_of(cls, document)
+        except ValueError as error:
             raise UsageError(f"the launch's file is of another version: {error}") from error
 
     def command(self, *, rendezvous: str, port: int, address: str) -> list[str]:

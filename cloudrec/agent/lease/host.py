@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import RunFailedError, StorageError
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,8 +183,8 @@ class RendezvousHost:
                 remedy="end this pod: it was replaced",
             )
         try:
-            return HostClaim(**safe_object(self._place.read(found[2]) or b""))
-        except (ValueError, TypeError):  # another version's claim; it counts as one that is not renewed
+            return record_of(HostClaim, safe_object(self._place.read(found[2]) or b""))
+        except ValueError:  # another version's claim; it counts as one that is not renewed
             return HostClaim(launch=found[0], number=found[1], pod="", endpoint="")
 
     def _claim(self, *, after: HostClaim | None) -> bool:

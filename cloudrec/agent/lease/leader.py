@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from cloudrec.errors import StorageError
 from cloudrec.home import read_text, write_atomically
 from cloudrec.safe_path import UnsafeNameError, safe_join
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,8 +94,8 @@ def take(place: Place, settings: PodSettings) -> Claim:
 def held(folder: RunFolder) -> Claim | None:
     """Return this pod's newest claim, which may be outdated; None if it has none."""
     try:
-        return Claim(**safe_object(read_text(_note(folder))))
-    except (OSError, ValueError, TypeError):
+        return record_of(Claim, safe_object(read_text(_note(folder))))
+    except (OSError, ValueError):
         return None
 
 

@@ -69,8 +69,13 @@ def keeper_view(app: AppContext, known: KnownCluster) -> KeeperView | None:
     except CloudrecError as error:
         app.report(f"the keeper of {known.record.name} cannot be read: {error.message}")
         return None
+    return view_of(known.record.name, record)
+
+
+def view_of(cluster: str, record: ManagedRecord) -> KeeperView:
+    """Return what the record of a cluster's keeper says."""
     return KeeperView(
-        cluster=known.record.name,
+        cluster=cluster,
         at=record.at or None,
         runs=[
             KeptRunView(
@@ -85,7 +90,7 @@ def keeper_view(app: AppContext, known: KnownCluster) -> KeeperView | None:
         elsewhere={
             name: turn.cluster
             for name, turn in record.turns.items()
-            if turn.cluster != known.record.name and not turn.ended
+            if turn.cluster != cluster and not turn.ended
         },
         pools=dict(record.asked),
         complete=tuple(record.complete),

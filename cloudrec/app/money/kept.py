@@ -14,7 +14,7 @@ from cloudrec.errors import DataError
 from cloudrec.home import make_private, read_text, write_atomically
 from cloudrec.keeper.meter import CostLedger, CostRow
 from cloudrec.safe_path import check_part
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,10 +107,10 @@ def kept_costs(app: AppContext) -> list[ClusterCost]:
         try:
             document = safe_object(read_text(path))
             ledger = document.pop("ledger")
-            cost = ClusterCost(
-                **document, ledger=CostLedger.of(json.dumps(ledger)) if ledger is not None else None
-            )
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, DataError) as error:
+            cost = record_of(ClusterCost, {**document, "ledger": None})
+            if ledger is not None:
+                cost = replace(cost, ledger=CostLedger.of(json.dumps(ledger)))
+        except (OSError, ValueError, KeyError, DataError) as error:
             cost = ClusterCost(
                 cluster=name,
                 provider="",

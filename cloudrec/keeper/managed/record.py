@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import DataError
-from cloudrec.launchers.kubernetes.turns import Turn
-from cloudrec.planning.spot.history import CapacityHistory
-from cloudrec_contract.safe_json import safe_object
+from cloudrec.launchers.kubernetes.turns import Turn  # noqa: TC001 - record_of reads the annotations
+from cloudrec.planning.spot.history import CapacityHistory  # noqa: TC001 - record_of reads the annotations
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,20 +114,12 @@ class ManagedRecord:
         """Return the record from the ConfigMap's text; an empty one if it is invalid or absent."""
         try:
             known = safe_object(text)
-            return cls(
-                **{
-                    **known,
-                    "runs": {name: KeptRun(**kept) for name, kept in known["runs"].items()},
-                    "queue": tuple(str(each) for each in known["queue"]),
-                    "history": {pool: CapacityHistory(**seen) for pool, seen in known["history"].items()},
-                    "turns": {
-                        name: Turn.of(json.dumps(turn)) for name, turn in known.get("turns", {}).items()
-                    },
-                    "events": tuple(KeeperEvent(**each) for each in known["events"]),
-                }
-            )
-        except (DataError, ValueError, KeyError, TypeError, AttributeError):
+            found = record_of(cls, known)
+            for turn in found.turns.values():
+                turn.check()
+        except (DataError, ValueError):
             return cls()
+        return found
 
     def to_json(self) -> str:
         """Return the record as the ConfigMap has it."""

@@ -150,10 +150,12 @@ def _record(found: Mapping[str, Any]) -> AddonRecord:
             cluster=labels[CLUSTER],
             owner=labels.get("cloudrec/owner", ""),
             objects=tuple(
-                ObjectReference(version=version, kind=kind, namespace=namespace, name=name)
+                ObjectReference(
+                    version=str(version), kind=str(kind), namespace=str(namespace), name=str(name)
+                )
                 for version, kind, namespace, name in safe_json(data["objects"])
             ),
-            is_whole=safe_json(data["whole"]),
+            is_whole=safe_json(data["whole"]) is True,
         )
     except (KeyError, ValueError, TypeError) as error:
         name = found["metadata"]["name"]

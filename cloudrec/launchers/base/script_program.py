@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from cloudrec.errors import UsageError
+from cloudrec_contract.safe_json import record_of
 
 KEY = "script"  # of trainer.yaml: every launcher brings that file to its nodes
 ARCHIVE = "code.tar.gz"  # the packed folder, in the run's folder on the launching machine
@@ -41,10 +42,9 @@ class UserScript:
         """Return the script in a document; UsageError if it is of another version."""
         if not isinstance(document, Mapping):
             raise UsageError(f"the run's script is a {type(document).__name__}", remedy=_REMEDY)
-        lists = {name: tuple(map(str, document.get(name, ()))) for name in ("arguments", "secrets")}
         try:
-            return cls(**{**document, **lists})
-        except TypeError as error:
+            return record_of(cls, document)
+        except ValueError as error:
             raise UsageError(f"the run's script cannot be read: {error}", remedy=_REMEDY) from error
 
     def document(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.base.record import place_after
 from cloudrec.launchers.base.results_store import open_place
 from cloudrec_contract.layout import turns_uri
-from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,22 +82,23 @@ class Turn:
     def of(cls, text: str | bytes) -> Turn:
         """Return the turn in a file's text; DataError if it is damaged."""
         try:
-            known = safe_object(text, most=_MOST_BYTES)
-            turn = cls(**{**known, "clusters": tuple(map(str, known["clusters"])), "at": float(known["at"])})
-            numbers = (turn.number, turn.launch, turn.step or 0, turn.steps or 0)
-            texts = (turn.cluster, turn.by, turn.reason)
-            is_sound = (
-                all(type(each) is int and each >= 0 for each in numbers)
-                and all(isinstance(each, str) for each in texts)
-                and turn.cluster in turn.clusters
-                and turn.by in ("", *turn.clusters)
-                and turn.ended in _ENDS
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            turn = record_of(cls, safe_object(text, most=_MOST_BYTES))
+        except ValueError as error:
             raise DataError(f"a turn of the run is damaged: {error}") from error
-        if not is_sound:
-            raise DataError(f"a turn of the run is damaged: {text[:200]!r}")
+        turn.check()
         return turn
+
+    def check(self) -> None:
+        """Raise DataError for an impossible turn: a negative number, or a cluster that the run cannot use."""
+        numbers = (self.number, self.launch, self.step or 0, self.steps or 0)
+        is_sound = (
+            min(numbers) >= 0
+            and self.cluster in self.clusters
+            and self.by in ("", *self.clusters)
+            and self.ended in _ENDS
+        )
+        if not is_sound:
+            raise DataError(f"a turn of the run is damaged: {str(self)[:200]!r}")
 
 
 def open_turns(

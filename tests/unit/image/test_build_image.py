@@ -141,9 +141,17 @@ def test_the_newest_image_of_a_repository_is_the_one_pushed_last(machine: Machin
     assert len(records.pushed(machine.home)) == 3
 
 
-def test_a_damaged_list_of_images_is_reported(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", '{"schema_version": 1, "pushed": 3}', '{"schema_version": 1, "pushed": [{}]}'),
+        '{"schema_version": 1, "built": [], "pushed": [{"repository": 5}]}',
+        '{"schema_version": 1, "built": [{"name": "x", "of_a_newer_version": 1}], "pushed": []}',
+    ],
+)
+def test_a_damaged_list_of_images_is_reported(machine: Machine, text: str) -> None:
     machine.home.root.mkdir()
-    (machine.home.root / "images.json").write_text("{")
+    (machine.home.root / "images.json").write_text(text)
     with pytest.raises(StorageError, match="damaged"):
         newest(machine.home, "r/a")
 

@@ -96,10 +96,10 @@ class PodView:
             of = (self._launch, self._namespace, self._cluster)
             if (kept["launch"], kept["namespace"], kept["cluster"]) != of:
                 return
-            pods = {pod["metadata"]["uid"]: pod for pod in kept["pods"]}
+            pods = {pod["metadata"]["uid"]: _trimmed(pod) for pod in kept["pods"]}
             self._version, self._settled, self._pods = str(kept["version"]), str(kept["settled"]), pods
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # no earlier look, or one of another version
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return  # no earlier look, or a damaged one, or one of another version
 
     def _write(self) -> None:
         document = {
