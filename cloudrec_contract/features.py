@@ -618,11 +618,11 @@ def _feature(
         raise SchemaError(
             f"an entry of {where} has no name: {entry!r}; write a column's name, or {{name: ...}}"
         )
-    name = str(given["name"])
-    if not NAME.fullmatch(name):
+    name = given["name"]
+    if not isinstance(name, str) or not NAME.fullmatch(name):  # YAML reads null, true and 3 as no text
         raise SchemaError(
-            f"{where} has the name {name!r}; a name has letters, digits and _, begins with a letter and has "
-            f"at most 100: give it one beside its column, as in {{name: price, column: {name!r}}}"
+            f"{where} has the name {shown(name)}; a name has letters, digits and _, begins with a letter and "
+            f"has at most 100: give it one beside its column, as in {{name: price, column: {name!r}}}"
         )
     refuse_unknown(given, [each.name for each in fields(kind)], name)
     if given.get("cross") is not None and given.pop("column", None) is not None:

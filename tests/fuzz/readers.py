@@ -12,6 +12,7 @@ from typing import Any
 from cloudrec.agent.checks.smoke_report import SmokeReport
 from cloudrec.agent.engines.ray import read_launch
 from cloudrec.agent.lease.host import HostClaim
+from cloudrec.agent.upload.staging import list_files
 from cloudrec.app.context import AppContext
 from cloudrec.app.managed.view import view_of
 from cloudrec.app.planning import calibration
@@ -19,6 +20,7 @@ from cloudrec.app.planning.kept_plan import kept_offer
 from cloudrec.app.run import measured_links
 from cloudrec.cli.cluster_tables import keeper_lines
 from cloudrec.data.format import manifest as product_manifest
+from cloudrec.data.schema_file import load_schema
 from cloudrec.errors import CloudrecError
 from cloudrec.home import Home
 from cloudrec.image import records as images
@@ -31,6 +33,7 @@ from cloudrec.keeper.note import Note
 from cloudrec.keeper.spot import SpotRecord
 from cloudrec.kubernetes.client.credentials import Kubeconfig
 from cloudrec.kubernetes.client.errors import ErrorResponse, error_of
+from cloudrec.launchers.base.results_store import open_place
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.kubernetes.turns import Turn
 from cloudrec.launchers.ray.report import LaunchReport
@@ -131,6 +134,32 @@ _MANAGED: dict[str, Any] = {
     "turns": {"r": _TURN},
     "free_since": 0.0,
     "events": [{"at": 1.0, "run": "r", "text": "x"}],
+}
+_SCHEMA: dict[str, Any] = {
+    "label": "clicked",
+    "weight": "w",
+    "dense": [
+        {"name": "price", "transform": "log1p", "missing": 4, "clip": [0, 9]},
+        {"name": "age", "lookup": {"x": 1.5}},
+        "ctr",
+    ],
+    "sparse": [
+        "city",
+        {"name": "user", "table": "people", "column": "u"},
+        {"name": "tags", "kind": "multi_hot", "pooling": "mean", "separator": "|"},
+        {"name": "hour", "boundaries": [6, 12, 18]},
+        {"name": "zip", "encoding": "hash", "buckets": 500},
+        {"name": "seen", "kind": "sequence", "max_length": 5},
+    ],
+}
+_ENTRY = {"path": "a.npy", "bytes": 1, "crc32": "0" * 8}
+_STAGED: dict[str, Any] = {
+    "format": "cloudrec-dataset",
+    "schema_version": 2,
+    "splits": {"train": {"rows": 1, "shards": [{"rows": 1, "files": {"labels": _ENTRY}}]}},
+    "num_embeddings_per_feature": {"C1": 3},
+    "digest": "0" * 64,
+    "encoding": {"digest": "0" * 64, "mapping": {"tables": []}, "files": {"C1": _ENTRY}},
 }
 _COMMITTED = Commit(step=10, owner=1, number=1, world_size=1, base="x", layers=(), fingerprint={}, extra={})
 
@@ -301,6 +330,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "publication": _PUBLICATION,
     "goodput": {"kind": "start", "restarted": False, "boot": "b", "boot_s": 1.0, "time": 1.0},
     "spot-notice": {"action": "terminate", "time": "2030-01-01T00:00:00Z"},
+    "staged-dataset": _STAGED,
     "calibration": _CALIBRATION,
     "links": {
         "version": measured_links.VERSION,
@@ -322,6 +352,7 @@ TEXT_READERS = frozenset({"name", "gcp-description", "trainer-flags", "metadata-
 YAML_READERS: Mapping[str, Any] = {
     "kubeconfig": _KUBECONFIG,
     "contexts": _KUBECONFIG,
+    "feature-schema": _SCHEMA,
     "trainer-config": {
         "batch_size": 8,
         "dense_arch_layer_sizes": [8, 4],
@@ -408,6 +439,24 @@ def _product_dataset(data: bytes, _text: str, path: Path) -> None:
 def _trainer_dataset(data: bytes, _text: str, path: Path) -> None:
     (path.parent / trainer_manifest.FILE_NAME).write_bytes(sealed(data))
     trainer_manifest.read(path.parent)
+
+
+def _staged(data: bytes, _text: str, path: Path) -> None:
+    folder = path.parent / "staged"
+    folder.mkdir(exist_ok=True)
+    (folder / "dataset.json").write_bytes(_sealed_encoding(sealed(data)))
+    list_files(open_place(str(folder)))
+
+
+def _sealed_encoding(data: bytes) -> bytes:
+    """Return a dataset.json with the digest that fits its encoding."""
+    try:
+        document = safe_json(data, numbers="any")
+        mapping = json.dumps(document["encoding"]["mapping"], sort_keys=True, separators=(",", ":"))
+        document["encoding"]["digest"] = hashlib.sha256(mapping.encode()).hexdigest()
+        return json.dumps(document).encode("utf-8", "surrogatepass")
+    except (ValueError, LookupError, TypeError):
+        return data
 
 
 def _export(data: bytes, _text: str, path: Path) -> None:
@@ -595,6 +644,8 @@ _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "gcp-workflow": lambda _data, text, _path: Program.of(text),
     "dataset-product": _product_dataset,
     "dataset-trainer": _trainer_dataset,
+    "staged-dataset": _staged,
+    "feature-schema": lambda _data, _text, path: load_schema(path),
     "commit": lambda data, _text, _path: parse_commit("here", _resealed(data)),
     "manifest": lambda data, _text, _path: parse_manifest("here", _resealed(data)),
     "export": _export,

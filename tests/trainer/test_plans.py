@@ -178,12 +178,20 @@ def test_a_plan_for_another_model_or_world_is_refused_on_every_rank(
         assert message in error
 
 
+def _shard(first: int, rows: int) -> dict[str, object]:
+    return {"rows": [first, rows], "columns": [0, 8], "rank": 0}
+
+
 def test_a_plan_with_a_wrong_table_size_or_a_missing_shard_is_refused(worlds: Worlds, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     for change, message in (
         ({"rows": 41}, "it has 41 rows for C1, but the model's table has 40"),
         ({"shards": []}, "its shards of C1 hold 0 elements, but the table has 320"),
         ({"compute_kernel": "fused_uvm"}, "C1 has the kernel fused_uvm, which needs a GPU"),
+        ({"compute_kernel": "fast"}, "C1 is table_wise with the kernel fast; the types are table_wise, row_"),
+        ({"ranks": [2]}, "it puts a shard of C1 on rank 2; ranks are 0 to 1"),
+        ({"shards": 2 * [_shard(0, 20)]}, "its shards of C1 overlap"),
+        ({"shards": [_shard(0, 30), _shard(20, 10)]}, "its shards of C1 overlap"),
     ):
         document = worlds.run(2, _document, _sharded("table_wise"))[0]
         document["tables"]["C1"] |= change

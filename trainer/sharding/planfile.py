@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch.distributed._shard.metadata import ShardMetadata
@@ -15,15 +15,17 @@ from torchrec.distributed.types import (
 )
 
 from cloudrec_contract.safe_json import safe_object
+from trainer.base.config import KernelKind, ShardingKind
 from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from trainer.models.model import ModelShape
     from trainer.sharding.topology import Machines
 
+_KINDS, _KERNELS = get_args(ShardingKind), get_args(KernelKind)
 FORMAT = "cloudrec-sharding-plan"
 MODULE = "model.embeddings"  # the collection's place in a TrainTask
 FROM_CHECKPOINT = "checkpoint"  # the value of sharding_plan that names no file
@@ -79,7 +81,7 @@ def parse_plan(
         }
     except ConfigError as error:
         raise ConfigError(f"the sharding plan {where} cannot be used: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"the sharding plan {where} is damaged ({type(error).__name__}: {error}); make a new one"
         ) from error
@@ -131,6 +133,11 @@ def _describe(parameter: ParameterSharding, rows: int, dim: int) -> dict[str, An
 
 def _parse(table: str, entry: dict[str, Any], rows: int, dim: int, machines: Machines) -> ParameterSharding:
     kind, kernel = entry["sharding_type"], entry["compute_kernel"]
+    if kind not in _KINDS or kernel not in _KERNELS:
+        raise ConfigError(
+            f"{table} is {kind} with the kernel {kernel}; the types are {', '.join(_KINDS)}, the kernels "
+            f"{', '.join(_KERNELS)}"
+        )
     if (kind == "data_parallel") != (kernel == "dense"):
         raise ConfigError(
             f"{table} is {kind} with the kernel {kernel}; data_parallel needs dense, others refuse it"
@@ -143,13 +150,46 @@ def _parse(table: str, entry: dict[str, Any], rows: int, dim: int, machines: Mac
     covered = sum(piece.shard_sizes[0] * piece.shard_sizes[1] for piece in pieces)
     if covered != rows * dim:
         raise ConfigError(f"its shards of {table} hold {covered} elements, but the table has {rows * dim}")
+    if not _is_tiled(pieces, rows, dim):
+        raise ConfigError(f"its shards of {table} overlap, so a part of the table is in none of them")
     return ParameterSharding(
         kind,
         kernel,
-        ranks=entry["ranks"],
+        ranks=[_rank(table, each, machines) for each in entry["ranks"]],
         sharding_spec=EnumerableShardingSpec(pieces),
         cache_params=_parse_cache(table, entry) if kernel == CACHING else None,
     )
+
+
+def _is_tiled(pieces: Sequence[ShardMetadata], rows: int, dim: int) -> bool:
+    """Return whether the shards are the whole table, each element once.
+
+    Shards are of whole columns, and of parts of their rows. So each range of columns has its own rows.
+    """
+    of_columns: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for piece in pieces:
+        (row, column), (high, wide) = piece.shard_offsets, piece.shard_sizes
+        of_columns.setdefault((column, wide), []).append((row, high))
+    parts = [(sorted(of_columns), dim), *((sorted(each), rows) for each in of_columns.values())]
+    return all(_is_range(each, size) for each, size in parts)
+
+
+def _is_range(parts: Sequence[tuple[int, int]], size: int) -> bool:
+    """Return whether sorted parts, each with its beginning and its size, follow each other up to a size."""
+    end = 0
+    for begin, length in parts:
+        if begin != end or length < 0:
+            return False
+        end += length
+    return end == size
+
+
+def _rank(table: str, rank: object, machines: Machines) -> int:
+    if not isinstance(rank, int) or not 0 <= rank < machines.world_size:
+        raise ConfigError(
+            f"it puts a shard of {table} on rank {rank}; ranks are 0 to {machines.world_size - 1}"
+        )
+    return rank
 
 
 def _parse_cache(table: str, entry: dict[str, Any]) -> CacheParams | None:
@@ -165,11 +205,7 @@ def _parse_cache(table: str, entry: dict[str, Any]) -> CacheParams | None:
 
 
 def _parse_shard(table: str, piece: dict[str, Any], machines: Machines) -> ShardMetadata:
-    rank = piece["rank"]
-    if not 0 <= rank < machines.world_size:
-        raise ConfigError(
-            f"it puts a shard of {table} on rank {rank}; ranks are 0 to {machines.world_size - 1}"
-        )
+    rank = _rank(table, piece["rank"], machines)
     device = "cpu" if machines.device == "cpu" else f"cuda:{rank % machines.local_world_size}"
     return ShardMetadata(
         shard_offsets=[piece["rows"][0], piece["columns"][0]],

@@ -313,7 +313,7 @@ def _signal_supervisor(run: RunFolder, number: signal.Signals) -> None:
     A process id from a file may belong to another process by now. If the lock is still held after the process
     is opened, then the process was the holder when it was opened, and the descriptor keeps naming it.
     """
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError):
         pid = int(safe_object(read_text(run.lock_file))["pid"])
         if sys.platform != "linux":
             os.kill(pid, number)

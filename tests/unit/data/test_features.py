@@ -226,6 +226,8 @@ def test_bad_rows_are_named_and_skipped_only_on_request(tmp_path: Path) -> None:
     [
         ({"label": "clickd"}, "has no column clickd; did you mean clicked"),
         ({"dense": ["Price "]}, "has the name 'Price '"),
+        ({"dense": [{"name": None, "column": "price"}]}, "dense has the name None"),
+        ({"sparse": [{"name": True}]}, "sparse has the name True"),
         ({"dense": ["city"], "sparse": ["user"]}, "column city is string; a dense feature needs numbers"),
         ({"sparse": ["tags"]}, "column tags is list.*a sparse feature needs a text"),
         ({"sparse": [{"name": "city", "kind": "multi_hot"}]}, "column city is string, not lists"),
