@@ -3,9 +3,10 @@
     python scripts/boundary.py
 
 Foreign is what comes from files of others, buckets, clusters and clouds. ruff refuses the parsers of JSON,
-YAML and TOML (banned-api in pyproject.toml). Three other ways around the boundary are refused here:
+YAML and TOML (banned-api in pyproject.toml). Four other ways around the boundary are refused here:
 
 - `response.json()`: use `safe_json(response.content)`, whose limits and error are ours;
+- `Record(**safe_object(text))`: use `record_of(Record, ...)`, which checks the types of the values;
 - `home.clusters / name` and the like: use `home.cluster(name)`, which refuses a name that is a path;
 - `folder / name` in a module that gets names from a store: use `safe_join(folder, name)`.
 
@@ -65,6 +66,8 @@ def findings(path: str, text: str) -> Iterator[Finding]:
 
 
 def _advice(path: str, node: ast.AST) -> str:
+    if isinstance(node, ast.Call) and any(map(_is_unchecked, node.keywords)):
+        return "write record_of(Record, values) for Record(**values)"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         is_bare = node.func.attr == "json" and not node.args and not node.keywords
         return "write safe_json(response.content) for response.json()" if is_bare else ""
@@ -75,6 +78,17 @@ def _advice(path: str, node: ast.AST) -> str:
     if path in READ_NAMES and not _is_ours(node.right):
         return "write safe_join(folder, name) for a join with a name from a store"
     return ""
+
+
+def _is_unchecked(keyword: ast.keyword) -> bool:
+    """Return whether a call gets its arguments by name from a JSON text."""
+    value = keyword.value
+    return (
+        keyword.arg is None
+        and isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Name)
+        and value.func.id in {"safe_json", "safe_object"}
+    )
 
 
 def _is_ours(node: ast.expr) -> bool:

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cloudrec_contract.safe_json import safe_object
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -69,13 +67,6 @@ class Notification:
     def to_record(self) -> dict[str, Any]:
         """Return what an outbox keeps of it."""
         return {**asdict(self), "text": self.text[:LONGEST]}
-
-    @classmethod
-    def of(cls, document: Any) -> Notification:  # noqa: ANN401 - as JSON has it
-        """Return the notice in an outbox; KeyError, TypeError or ValueError if it is damaged."""
-        known = safe_object(document) if isinstance(document, str) else dict(document)
-        texts = {name: str(known[name]) for name in ("key", "event", "text", "cluster", "run")}
-        return cls(**texts, at=float(known["at"]), details=dict(known["details"]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ READER = "cloudrec/launchers/base/results.py"
     ("path", "line", "advice"),
     [
         ("cloudrec/x.py", "body = response.json()", "safe_json"),
+        ("cloudrec/x.py", "claim = Claim(**safe_object(text))", "record_of"),
         ("cloudrec/x.py", "folder = app.home.runs / name", "home.run(name)"),
         ("cloudrec/x.py", "folder = home.clusters / cluster.title / 'x'", "home.cluster(name)"),
         ("cloudrec/x.py", "path = home.locks / f'{name}.lock'", "home.lock(name)"),
@@ -31,6 +32,7 @@ def test_a_way_around_is_found(path: str, line: str, advice: str) -> None:
     [
         ("cloudrec/x.py", "body = request.json(indent=2)"),
         ("cloudrec/x.py", "path = folder / name"),
+        ("cloudrec/x.py", "claim = record_of(Claim, safe_object(text))"),
         ("cloudrec/x.py", "path = home.costs / f'{check_part(name)}-{int(when)}.json'"),
         (READER, "path = folder / 'summary.json'"),
         (READER, "path = folder / FILE_NAME"),
