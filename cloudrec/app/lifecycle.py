@@ -35,7 +35,7 @@ from cloudrec.app.reach.size import ClusterSize, size_of
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
-from cloudrec.app.sharing.storage import check_unused, storage_text, with_storage
+from cloudrec.app.sharing.storage import check_unused, note_user, storage_text, with_storage
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.destroy import destroy, plan_removal
@@ -197,13 +197,7 @@ def up(
                 app.report(f"bought: {cluster.block.id if cluster.block else ''}")
                 graph, context, again = _planned(app, provider, cluster, searched)
                 plan = replace(plan, actions=again.actions)
-            app.journal.put_cluster(
-                cluster.title,
-                provider.name,
-                cluster.model_dump(mode="json"),
-                account=account_of(provider, cluster),
-                missing=lacks_until_equipped(app, cluster),
-            )
+            _record(app, provider, cluster)
             before = past.cluster.expires if past else tagged
             if before and cluster.expires != before:
                 renew_end(app, cluster)
@@ -212,6 +206,18 @@ def up(
                 cluster = _settle_end(app, provider, cluster, past)
             app.journal.set_missing(cluster.title, (*lacks_nodes(cluster), *equip(app, cluster)))
     return plan
+
+
+def _record(app: AppContext, provider: Provider, cluster: ClusterSpec) -> None:
+    """Journal what is asked for, and write into the storage of another cluster that this one uses it."""
+    app.journal.put_cluster(
+        cluster.title,
+        provider.name,
+        cluster.model_dump(mode="json"),
+        account=account_of(provider, cluster),
+        missing=lacks_until_equipped(app, cluster),
+    )
+    note_user(provider, cluster, is_user=True)
 
 
 def _planned(
@@ -246,13 +252,7 @@ def _settle_end(app: AppContext, provider: Provider, cluster: ClusterSpec, past:
         return cluster
     app.report(f"the budget of ${cluster.budget_usd:g} lasts until {settled.expires}, at {rate.text} now")
     graph, context, plan = _planned(app, provider, settled, found)
-    app.journal.put_cluster(
-        settled.title,
-        provider.name,
-        settled.model_dump(mode="json"),
-        account=account_of(provider, settled),
-        missing=lacks_until_equipped(app, settled),
-    )
+    _record(app, provider, settled)
     apply(plan, graph, context, settle_s=provider.settle_s)
     return settled
 
@@ -331,8 +331,8 @@ def down(
         for known in known_clusters(app, cluster.provider, cluster.title):
             cluster, record = fitted(provider, known).cluster, known.record
         account = check_account(provider, cluster, record)
-        check_unused(app, provider, cluster, keep_data=keep_data)
         searched = _searched(provider, cluster)
+        check_unused(app, provider, cluster, searched, keep_data=keep_data)
         if record is not None:
             check_found(app, provider, cluster, record, searched)
         existing = merge(app.journal.known(cluster.title), searched)
@@ -367,6 +367,7 @@ def down(
             inspect=inspect,
         )
         removal = replace(removal, unsearched=audits[-1].unsearched)
+        note_user(provider, cluster, is_user=False)
         if reading is not None:
             reading.close()
         _remove_kubeconfig(app.home.cluster(cluster.title))

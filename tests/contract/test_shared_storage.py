@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from cloudrec.engine.plan import Plan
 from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.home import Home
 from cloudrec.keeper.note import Note
+from cloudrec.providers.base.storage.sharing import users_of
 from cloudrec.spec.models import ClusterSpec, SharedStorageSpec
 from tests.conformance.support_clouds import Cloud, Site, stand_in
 
@@ -42,6 +44,13 @@ class Pair:
         cloud.control(quotas={**cloud.ways.generous["quotas"], **QUOTAS[cloud.name]})
         self.cloud, self.site = cloud, Site(cloud, folder)
         self.provider = self.site.application.provider(cloud.name)
+
+    @classmethod
+    def elsewhere(cls, pair: Pair, folder: Path) -> Pair:
+        """Return the same account with another home, which knows neither cluster."""
+        made = copy(pair)
+        made.site = Site(pair.cloud, folder)
+        return made
 
     def spec(self, name: str, **more: Any) -> ClusterSpec:
         region = REGIONS[self.cloud.name][name == WEST] or None
@@ -98,9 +107,27 @@ def buckets(cloud: Cloud) -> list[str]:
     return [entry for entry in cloud.state() if re.match(r"s3:bucket:|storage:buckets?:", entry)]
 
 
+def users(pair: Pair) -> dict[str, str]:
+    """The users in the tags of the bucket of `east`."""
+    found = pair.provider.search(EAST)
+    return {name: region for seen in found for name, region in users_of(seen.tags).items()}
+
+
+def spoil(pair: Pair) -> None:
+    """Change the bucket of `east` by hand, so that the next `up` repairs it."""
+    (name,) = (seen.identity for seen in pair.provider.search(EAST) if seen.kind == "bucket")
+    account = pair.provider.account(REGIONS[pair.cloud.name][0])  # type: ignore[attr-defined] # both have accounts
+    if pair.cloud.name == "aws":
+        account.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Suspended"})
+    else:
+        bucket = account.storage.get_bucket(name)
+        bucket.iam_configuration.public_access_prevention = "inherited"
+        bucket.patch()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_cluster_in_another_region_uses_the_storage_of_the_first(pair: Pair) -> None:
+def test_a_cluster_in_another_region_uses_the_storage_of_the_first(pair: Pair, tmp_path: Path) -> None:
     pair.up(EAST)
     (bucket,) = buckets(pair.cloud)
     plan = pair.up(WEST, storage_of=EAST)
@@ -117,11 +144,20 @@ def test_a_cluster_in_another_region_uses_the_storage_of_the_first(pair: Pair) -
         with pytest.raises(UsageError, match="cluster 'east' has the storage of west, whose runs") as refused:
             pair.down(EAST, keep_data=keep_data)
         assert "`cloudrec down --cluster west` first" in str(refused.value.remedy)
+    other = Pair.elsewhere(pair, tmp_path / "another machine")
+    region = REGIONS[pair.cloud.name][1]
+    with pytest.raises(UsageError, match=f"has the storage of west in {region}, whose") as refused:
+        other.down(EAST)
+    assert "remove the bucket's tag cloudrec-used-by-west" in str(refused.value.remedy)
+    spoil(pair)
+    assert [action.resource.kind for action in pair.up(EAST).changes if action.resource] == ["bucket"]
+    assert users(pair) == {WEST: region}  # `up` has repaired the bucket, and the tag stays
     pair.down(WEST, keep_data=True)  # it has no data to keep
     assert not any(WEST in entry for entry in pair.cloud.state())
     assert buckets(pair.cloud) == [bucket]
+    assert users(pair) == {}
     assert pair.up(EAST, dry_run=True).changes == []
-    pair.down(EAST)
+    other.down(EAST)
     assert pair.cloud.state() == []
 
 

@@ -12,10 +12,14 @@ from cloudrec.app.accounts import OtherAccountError
 from cloudrec.app.records import known_clusters
 from cloudrec.errors import PreflightError, SpecError, UsageError
 from cloudrec.providers.base.protocol import SharesStorage, account_of
+from cloudrec.providers.base.storage.sharing import USED_BY, users_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cloudrec.app.context import AppContext
     from cloudrec.app.records import KnownCluster
+    from cloudrec.engine.graph import Observed
     from cloudrec.providers.base.protocol import Provider
     from cloudrec.spec.models import ClusterSpec, SharedStorageSpec
 
@@ -51,21 +55,51 @@ def with_storage(
     return cluster
 
 
-def check_unused(app: AppContext, provider: Provider, cluster: ClusterSpec, *, keep_data: bool) -> None:
-    """Raise UsageError if the removal of a cluster takes the storage from other clusters of this home."""
-    users = [
+def check_unused(
+    app: AppContext, provider: Provider, cluster: ClusterSpec, found: Sequence[Observed], *, keep_data: bool
+) -> None:
+    """Raise UsageError if the removal of a cluster takes the storage from other clusters.
+
+    Args:
+        app: what every use case works with.
+        provider: the cluster's provider.
+        cluster: the cluster that is to be removed.
+        found: its resources; their tags name clusters that other machines have created.
+        keep_data: whether the storage is kept.
+    """
+    stays = isinstance(provider, SharesStorage) and provider.is_kept_storage_usable
+    if keep_data and stays:
+        return
+    here = [
         known.record.name
         for known in known_clusters(app, provider.name)
         if known.cluster.storage_of == cluster.title and known.record.name != cluster.title
     ]
-    stays = isinstance(provider, SharesStorage) and provider.is_kept_storage_usable
-    if not users or (keep_data and stays):
+    others = {
+        name: region
+        for seen in found
+        for name, region in users_of(seen.tags).items()
+        if name not in {*here, cluster.title}
+    }
+    if not here and not others:
         return
-    commands = ", ".join(f"`cloudrec down --cluster {name}`" for name in users)
+    names = [*here, *(f"{name} in {region}" for name, region in others.items())]
+    remedies = [f"{', '.join(f'`cloudrec down --cluster {name}`' for name in (*here, *others))} first"]
+    if others:
+        tags = ", ".join(f"{USED_BY}{name}" for name in others)
+        remedies.append(f"where it was created; if it no longer exists, remove the bucket's tag {tags}")
+    if stays:
+        remedies.append("or keep the storage with --keep-data")
     raise UsageError(
-        f"cluster {cluster.title!r} has the storage of {', '.join(users)}, whose runs would lose it",
-        remedy=f"{commands} first{', or keep the storage with --keep-data' if stays else ''}",
+        f"cluster {cluster.title!r} has the storage of {', '.join(names)}, whose runs would lose it",
+        remedy=", ".join(remedies),
     )
+
+
+def note_user(provider: Provider, cluster: ClusterSpec, *, is_user: bool) -> None:
+    """Write into the storage of another cluster whether this cluster uses it; nothing for its own storage."""
+    if cluster.storage is not None and isinstance(provider, SharesStorage):
+        provider.note_user(cluster, is_user=is_user)
 
 
 def storage_text(cluster: ClusterSpec) -> str:

@@ -138,6 +138,15 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
             key=layout.storage_key,
         )
 
+    def note_user(self, cluster: ClusterSpec, *, is_user: bool) -> None:
+        """Write or remove the cluster's tag of the other cluster's bucket; see `SharesStorage.note_user`."""
+        shared = cluster.storage
+        if shared is None:
+            return
+        region = self.account(cluster.region).region if is_user else None
+        with self.explained():
+            storage.set_user(self.account(shared.region), shared.bucket, cluster.title, region)
+
     def block_offers(self, cluster: ClusterSpec) -> Sequence[BlockOffer]:
         """Return the Capacity Blocks that AWS sells now; see `OffersBlocks.block_offers`."""
         types = offers.types_of(cluster)

@@ -303,6 +303,13 @@ class SharesStorage(Protocol):
         """Return the storage of a cluster, for another one that is to use it."""
         ...
 
+    def note_user(self, cluster: ClusterSpec, *, is_user: bool) -> None:
+        """Write into the storage of another cluster whether a cluster uses it, or uses it no more.
+
+        It is no error if that storage does not exist any more.
+        """
+        ...
+
 
 @runtime_checkable
 class HoldsData(Protocol):

@@ -147,6 +147,15 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
             cluster=layout.title, region=layout.region, bucket=layout.bucket, prefix=layout.prefix
         )
 
+    def note_user(self, cluster: ClusterSpec, *, is_user: bool) -> None:
+        """Write or remove the cluster's label of the other's bucket; see `SharesStorage.note_user`."""
+        shared = cluster.storage
+        if shared is None:
+            return
+        region = self.account(cluster.region).region if is_user else None
+        with self.explained():
+            storage.set_user(self.account(shared.region), shared.bucket, cluster.title, region)
+
     def block_offers(self, cluster: ClusterSpec) -> Sequence[BlockOffer]:
         """Return when Google has nodes for a fixed time; see `OffersBlocks.block_offers`."""
         types = offers.types_of(cluster)

@@ -16,6 +16,7 @@ from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api.driver import AwsDriver, as_list, as_map
 from cloudrec.providers.aws.identity import encryption
 from cloudrec.providers.base.driver import is_ours, name_of
+from cloudrec.providers.base.storage.sharing import USED_BY, with_user
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
@@ -90,6 +91,32 @@ def resources(layout: AwsLayout) -> list[Resource]:
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
     """Return the driver by its kind."""
     return {BUCKET: AwsBucketDriver(aws)}
+
+
+def set_user(aws: Aws, bucket: str, cluster: str, region: str | None) -> None:
+    """Tag a bucket with another cluster that uses it; without a region, remove that tag.
+
+    S3 has no condition for a change of tags, so of two changes in the same second one may be lost. `up`
+    writes the tag each time.
+    """
+    try:
+        before = _tags(aws, bucket)
+        after = with_user(before, cluster, region)
+        if after != before:
+            aws.s3.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": as_list(after)})
+    except ClientError as error:
+        if errors.code(error) != "NoSuchBucket":
+            raise
+
+
+def _tags(aws: Aws, bucket: str) -> dict[str, str]:
+    """Return a bucket's tags."""
+    try:
+        return as_map(aws.read(aws.s3.get_bucket_tagging, Bucket=bucket)["TagSet"])
+    except ClientError as error:
+        if errors.code(error) != "NoSuchTagSet":
+            raise
+        return {}
 
 
 def _policy(layout: AwsLayout) -> Mapping[str, object]:
@@ -224,7 +251,12 @@ class AwsBucketDriver(AwsDriver[AwsBucketProperties]):
                 "Rules": [{"ApplyServerSideEncryptionByDefault": encrypted, "BucketKeyEnabled": True}]
             },
         )
-        self.s3.put_bucket_tagging(Bucket=identity, Tagging={"TagSet": as_list(resource.tags)})
+        # S3 replaces all tags: those of other clusters that use the bucket stay.
+        tags = {
+            **{name: value for name, value in _tags(self.aws, identity).items() if name.startswith(USED_BY)},
+            **resource.tags,
+        }
+        self.s3.put_bucket_tagging(Bucket=identity, Tagging={"TagSet": as_list(tags)})
         self.s3.put_bucket_versioning(Bucket=identity, VersioningConfiguration={"Status": "Enabled"})
         self.s3.put_bucket_lifecycle_configuration(Bucket=identity, LifecycleConfiguration=_LIFECYCLE)
         self.s3.put_bucket_policy(Bucket=identity, Policy=json.dumps(resource.properties.policy))

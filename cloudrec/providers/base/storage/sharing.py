@@ -1,4 +1,7 @@
-"""Settings that a cluster which uses the storage of another one cannot have."""
+"""Clusters that use the storage of another one: the settings that they cannot have, and the bucket's tags.
+
+A bucket has a tag for each other cluster that uses it, so that `down` knows of it on every machine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import TYPE_CHECKING
 from cloudrec.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cloudrec.spec.models import ClusterSpec
 
 LUSTRE_REMEDY = (
@@ -17,6 +22,21 @@ _REASONS = {
     "prefix": "the prefix is that of the other cluster",
     "lustre_gib": "a Lustre file system is filled from the cluster's own bucket",
 }
+
+
+USED_BY = "cloudrec-used-by-"  # the beginning of a tag's name, before the cluster's; the value is its region
+
+
+def users_of(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the region of each other cluster that uses a bucket, by the cluster's name."""
+    return {name.removeprefix(USED_BY): region for name, region in tags.items() if name.startswith(USED_BY)}
+
+
+def with_user(tags: Mapping[str, str], cluster: str, region: str | None) -> dict[str, str]:
+    """Return a bucket's tags with a cluster that uses it, or without it if the region is None."""
+    name = f"{USED_BY}{cluster}"
+    others = {key: value for key, value in tags.items() if key != name}
+    return others if region is None else {**others, name: region}
 
 
 def check(cluster: ClusterSpec, *, bucket: str | None, prefix: str, lustre_gib: int) -> None:

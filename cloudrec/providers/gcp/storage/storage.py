@@ -15,6 +15,7 @@ from cloudrec.engine.graph import Condition, Observed, Properties
 from cloudrec.errors import StorageError
 from cloudrec.providers.base.driver import name_of
 from cloudrec.providers.base.layout import GUARD_ACCOUNT, guard_account_of
+from cloudrec.providers.base.storage import sharing
 from cloudrec.providers.gcp.api import apis, labels, policies, sdk
 from cloudrec.providers.gcp.api.driver import GcpDriver
 from cloudrec_contract.layout import turns_uri
@@ -41,6 +42,7 @@ _READER = "roles/storage.objectViewer"
 _CREATOR = "roles/storage.objectCreator"
 _TITLE = "cloudrec"  # of the conditions of cloudrec's grants
 _TIMEOUT_S = 60.0
+_TRIES = 5  # of a change that another one may precede
 _DELETIONS = 16  # parallel calls
 _KEPT_DAYS = 7  # until an unfinished multipart upload is deleted
 _MEMBER = "principal://iam.googleapis.com/"
@@ -107,6 +109,26 @@ def resources(layout: GcpLayout) -> list[Resource]:
         *([_turns_binding(layout, bucket.key)] if layout.cluster.managed else []),
         *([_lustre_binding(layout, bucket.key)] if layout.settings.lustre_gib else []),
     ]
+
+
+def set_user(gcp: Gcp, bucket: str, cluster: str, region: str | None) -> None:
+    """Label a bucket with another cluster that uses it; without a region, remove that label."""
+    for _ in range(_TRIES):
+        try:
+            found = gcp.repeat(lambda: gcp.storage.get_bucket(bucket, retry=None, timeout=_TIMEOUT_S))
+            before = dict(found.labels)
+            after = sharing.with_user(before, cluster, region)
+            if after != before:
+                found.labels = after
+                found.patch(if_metageneration_match=found.metageneration, retry=None, timeout=_TIMEOUT_S)
+        except api.NotFound:
+            return
+        except api.PreconditionFailed:  # another change was faster
+            continue
+        return
+    raise StorageError(
+        f"the labels of the bucket {bucket} are changed all the time", remedy="run the command again"
+    )
 
 
 def lustre_agent(number: str) -> str:
