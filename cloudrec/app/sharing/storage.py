@@ -84,15 +84,13 @@ def check_unused(
     if not here and not others:
         return
     names = [*here, *(f"{name} in {region}" for name, region in others.items())]
-    remedies = [f"{', '.join(f'`cloudrec down --cluster {name}`' for name in (*here, *others))} first"]
-    if others:
-        tags = ", ".join(f"{USED_BY}{name}" for name in others)
-        remedies.append(f"where it was created; if it no longer exists, remove the bucket's tag {tags}")
-    if stays:
-        remedies.append("or keep the storage with --keep-data")
+    commands = ", ".join(f"`cloudrec down --cluster {name}`" for name in (*here, *others))
+    tags = ", ".join(f"{USED_BY}{name}" for name in others)
+    elsewhere = f", where it was created (or, if it no longer exists, remove the bucket's tag {tags})"
+    keep = ", or keep the storage with --keep-data"
     raise UsageError(
         f"cluster {cluster.title!r} has the storage of {', '.join(names)}, whose runs would lose it",
-        remedy=", ".join(remedies),
+        remedy=f"{commands} first{elsewhere if others else ''}{keep if stays else ''}",
     )
 
 
