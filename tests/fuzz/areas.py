@@ -193,6 +193,28 @@ _OPTIONS = {
     "init": ("--file",),
     "completion": ("-o",),
     "addons": ("--cluster",),
+    "train": (
+        *("--cluster", "--provider", "--name", "--dataset", "--data-tier", "--workdir", "--requirements"),
+        *("--env", "--env-file", "--secret", "--launcher", "--nodes", "--min-nodes", "--image"),
+        *("--ray-address", "--slurm-host", "--partition", "--account", "--time-limit", "--deadline"),
+        *("--work", "--max-price", "--regions", "--nproc-per-node", "--max-restarts", "--resume"),
+        *("--set", "-o"),
+    ),
+    "plan": (
+        *("--dataset", "--gpus", "--provider", "--regions", "--capacity", "--max-nodes", "--samples"),
+        *("--ids", "--hours", "--budget", "--sort", "--explain", "--spot", "--work", "--deadline"),
+        *("--restart", "--commit", "--blocking", "--spot-price", "--starts", "--nodes", "--set", "-o"),
+    ),
+    "queue": ("-o",),
+    "stop": ("--grace", "-o"),
+    "exec": ("--rank",),
+    "port-forward": ("--rank",),
+    "push": ("--cluster", "--name", "-o"),
+    "prepare": (
+        *("--features", "--like", "--encoding", "--min-frequency", "--hash-buckets", "--max-vocabulary"),
+        *("--test-fraction", "--max-bad-rows", "--labels", "--seed", "--on", "--forget-after", "-o"),
+    ),
+    "image": ("--cluster", "--repository", "--tag", "-o"),
     "nothing": (),
 }
 _ALWAYS = {
@@ -200,8 +222,13 @@ _ALWAYS = {
     "down": ("local", "--dry-run"),
     "leaks": ("local",),
     "catalog": ("local",),
+    "train": ("--dry-run",),
+    "plan": ("--provider", "aws", "--gpus", "H100", "--max-nodes", "1"),
+    "stop": ("--dry-run",),
+    "image": ("--dry-run",),
 }
-_SUB = {"data": ("check",), "addons": ("list",)}
+_SUB = {"data": ("check",), "addons": ("list",), "image": ("push",)}
+_WORDS = {"push": ("data", "push", "--dry-run"), "prepare": ("data", "prepare")}  # that replace the name
 # Arguments that would make a folder of any name where the user asks for it, so that they are no fault.
 _PLAIN = {"init"}
 _SETTINGS = sorted(f"{section}.{key}" for section in ("cluster", "train", "trainer") for key in SPEC[section])
@@ -252,7 +279,7 @@ def spec(draw: st.DrawFn) -> BadInput:
 def flags(draw: st.DrawFn) -> BadInput:
     """Options and arguments of a command."""
     name = draw(st.sampled_from(sorted(_OPTIONS)))
-    command = [name, *_SUB.get(name, ()), *_ALWAYS.get(name, ())]
+    command = [*_WORDS.get(name, (name, *_SUB.get(name, ()))), *_ALWAYS.get(name, ())]
     for _ in range(draw(st.integers(0, 2))):
         if not _OPTIONS[name]:
             break
