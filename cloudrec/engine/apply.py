@@ -226,7 +226,7 @@ class _Work:
         if observed.condition is not Condition.READY:
             self._await_ready(resource, observed.identity)
             observed = context.call(driver, partial(driver.find, resource)) or observed
-        difference = driver.difference(resource, observed)
+        difference = context.call(driver, partial(driver.difference, resource, observed))
         if difference is not None and not difference.in_place:
             context.note(self.cluster, resource.key, "replacing", difference.reason)
             remove(self.cluster, observed, context)

@@ -263,7 +263,7 @@ class Driver(Protocol[P_contra]):
         ...
 
     def difference(self, resource: Resource[P_contra], observed: Observed) -> Difference | None:
-        """Compare the requested resource with the existing one; None if they agree."""
+        """Compare the requested resource with the existing one; None if they agree. It may ask the cloud."""
         ...
 
     def create(self, resource: Resource[P_contra], *, token: str, identities: Mapping[str, str]) -> str:

@@ -327,7 +327,9 @@ def _compare_one(resource: Resource, observed: Observed | None, context: Context
         return replace(action, step=PlanStep.REPLACE, reason="is being deleted")
     if observed.condition is Condition.PENDING:
         return replace(action, step=PlanStep.CHANGE, reason="still being created")
-    difference = context.drivers[resource.kind].difference(resource, observed)
+    driver = context.drivers[resource.kind]
+    # Some need the cloud for it: whether a role lacks a boundary depends on the account.
+    difference = context.call(driver, partial(driver.difference, resource, observed))
     if difference is None:
         return replace(action, step=PlanStep.KEEP, reason="as asked for")
     return replace(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Clouds are eventually consistent: for so long after a creation, "not found" does not mean that it is gone.
 _VISIBLE_S = 120.0
 _SEARCHES = 32  # concurrent searches
-_CALLS = {"find", "search", "create", "change", "condition", "delete"}
+_CALLS = {"find", "search", "difference", "create", "change", "condition", "delete"}
 # Of several resources with one key, the first in this order is used.
 _ORDER = (
     Condition.READY,
@@ -143,6 +143,7 @@ class CloudDriver(ABC, Generic[P_contra]):
         """Find a resource by its key among those with the cluster's tags; None if it does not exist."""
         return best(seen for seen in self.search(resource.tags[TAG_CLUSTER]) if seen.key == resource.key)
 
+    @answers_read()
     def difference(self, resource: Resource[P_contra], observed: Observed) -> Difference | None:
         """Compare what is both requested and observed, and the nodes that run; None if they agree."""
         # A property that the cloud did not report cannot be compared, so it is no drift.

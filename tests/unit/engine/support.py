@@ -127,6 +127,7 @@ class CloudDriver:
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
         """Compare properties: the size can grow in place, another colour needs a replacement."""
+        self.cloud.enter(f"difference {resource.key}")
         requested = resource.properties.requested()
         for key, in_place in (("size", True), ("colour", False)):
             if observed.properties.get(key) != requested.get(key):

@@ -99,6 +99,16 @@ def test_a_fatal_error_is_named_and_a_later_up_continues(tmp_path: Path) -> None
     assert "id-gpu" in bench.cloud.things
 
 
+def test_a_comparison_that_asks_the_cloud_is_retried_and_its_error_is_explained(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.cloud.faults["difference cluster/k"] = [ThrottledError()]
+    assert bench.up() == []
+    bench.cloud.faults["difference cluster/k"] = [ValueError("may not read the policy")]
+    with pytest.raises(CloudrecError, match="ValueError: may not read the policy"):
+        bench.up()
+
+
 def test_a_failed_deletion_does_not_stop_others_and_the_remaining_resources_are_named(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
