@@ -222,8 +222,8 @@ def _plain(value: object, hint: Any, where: str) -> object:  # noqa: ANN401 - an
         is_sound = math.isfinite(value) and abs(value) <= _MOST
         if is_sound and hint is float:
             return float(value)
-        if is_sound and hint is int and isinstance(value, int):
-            return value
+        if is_sound and hint is int and value == int(value):
+            return int(value)
     elif hint in {str, bool, types.NoneType} and type(value) is hint:
         return value
     if hint is Any:

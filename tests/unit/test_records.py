@@ -29,7 +29,7 @@ class Book:
 def test_a_record_has_its_rows_its_mappings_and_its_defaults() -> None:
     found = record_of(
         Book,
-        {"at": 1, "rows": [{"day": "x", "usd": None}, {"day": "y", "usd": 2}], "places": {"a": ["b", 3]}},
+        {"at": 1, "rows": [{"day": "x", "usd": None}, {"day": "y", "usd": 2}], "places": {"a": ["b", 3.0]}},
     )
     assert found == Book(at=1.0, rows=(Row(day="x", usd=None), Row(day="y", usd=2.0)), places={"a": ("b", 3)})
     assert isinstance(found.at, float)
