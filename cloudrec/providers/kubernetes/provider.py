@@ -12,6 +12,7 @@ from cloudrec.kubernetes.client.errors import DeniedError
 from cloudrec.kubernetes.client.target import pod_security
 from cloudrec.providers.base.driver import search_all
 from cloudrec.providers.base.protocol import GuardAccess, Halt, Registry
+from cloudrec.providers.base.reading import answers_read
 from cloudrec.providers.kubernetes import access, offers, settings
 from cloudrec.providers.kubernetes import preflight as quota
 from cloudrec.providers.kubernetes.api import labels, private
@@ -61,6 +62,7 @@ class KubernetesProvider:
         """Validate the settings; SpecError for those that need a provider which creates nodes."""
         settings.check(cluster)
 
+    @answers_read()
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
         """Return the existing nodes that can train; empty if there are none."""
         adopted, chosen = self._reach(cluster), settings_of(cluster)
@@ -72,6 +74,7 @@ class KubernetesProvider:
         del refresh
         return self.offers(cluster)
 
+    @answers_read()
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Check that the cluster can be reached, and then its permissions and nodes."""
         try:
@@ -83,11 +86,13 @@ class KubernetesProvider:
             return [Finding(check="cluster", ok=False, found=error.message, remedy=error.remedy or "")]
         return [*found, *quota.findings(adopted, layout, pool), *self._looked(layout.settings)]
 
+    @answers_read()
     def resources(self, cluster: ClusterSpec) -> Sequence[Resource]:
         """Return the objects that `up` creates in the cluster, and the private kubeconfig."""
         layout = self._layout(cluster, self._reach(cluster))
         return [resource for part in _PARTS for resource in part.resources(layout)]
 
+    @answers_read()
     def drivers(self, cluster: ClusterSpec) -> Mapping[str, Driver]:
         """Return kind -> driver."""
         adopted = self._reach(cluster)
@@ -103,6 +108,7 @@ class KubernetesProvider:
         location = self._clusters.location(cluster, chosen)
         return (self._clusters.place(cluster.title, location, kubeconfig=chosen.kubeconfig).location,)
 
+    @answers_read()
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Search by label in the named contexts; if none is named, in the current and the adopted ones."""
         if locations:
@@ -119,6 +125,7 @@ class KubernetesProvider:
                 found += search_all(_drivers(adopted, "").values(), cluster)
         return found
 
+    @answers_read()
     def access(self, cluster: ClusterSpec) -> KubernetesAccess:
         """Return how to reach the cluster, and write its kubeconfig."""
         adopted = self._reach(cluster)
@@ -134,6 +141,7 @@ class KubernetesProvider:
             )
         return Registry(address=repository.partition("/")[0], repository=repository)
 
+    @answers_read()
     def guard(self, cluster: ClusterSpec) -> GuardAccess:
         """Return the spec for the guard, which runs in the cluster and needs no cloud identity."""
         adopted = self._reach(cluster)
