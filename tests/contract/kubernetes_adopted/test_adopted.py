@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloudrec import app
-from cloudrec.errors import PreflightError, ResourcesRemainError
+from cloudrec.errors import MisreadAnswerError, PreflightError, ResourcesRemainError
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec.providers.base.access import KubernetesAccess
@@ -366,3 +366,25 @@ def test_missing_permissions_and_missing_objects_are_reported_before_any_change(
     with pytest.raises(PreflightError, match="0 ready"):
         site.up()
     assert site.cloud.state() == []
+
+
+def test_an_answer_without_a_field_is_an_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.up()
+    real = Kube.get
+
+    def get(self: Kube, kind: str, name: str, **where: Any) -> dict[str, Any] | None:
+        found = real(self, kind, name, **where)
+        if found is None or kind != "ServiceAccount":
+            return found
+        return {
+            **found,
+            "metadata": {key: value for key, value in found["metadata"].items() if key != "uid"},
+        }
+
+    provider = site.application.provider("kubernetes")
+    with monkeypatch.context() as patched:
+        patched.setattr(Kube, "get", get)
+        for work in (provider.access, provider.resources, provider.preflight):
+            with pytest.raises(MisreadAnswerError, match="an answer cannot be read: KeyError: 'uid'"):
+                work(site.cluster)
+    site.down()
