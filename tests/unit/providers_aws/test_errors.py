@@ -10,6 +10,7 @@ from botocore import exceptions as boto
 from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.aws import errors
+from cloudrec.providers.aws.api.clients import AwsClients
 from cloudrec.providers.base.driver import UnfinishedError
 
 
@@ -94,3 +95,12 @@ def test_the_iam_action_is_named_if_it_differs_from_the_operation() -> None:
     error = refusal("AccessDenied", status=403, service="s3")
     error.operation_name = "PutBucketEncryption"
     assert errors.action_of(error) == "s3:PutEncryptionConfiguration"
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e300", "never"])
+def test_a_time_in_an_answer_that_cannot_be_is_a_value_error(value: str) -> None:
+    core = AwsClients({}, "us-east-1").session._session
+    parser = core.get_component("response_parser_factory").create_parser("json")
+    with pytest.raises(ValueError, match=value):
+        parser._timestamp_parser(value)
+    assert parser._timestamp_parser("2030-01-01T00:00:00Z").year == 2030

@@ -11,6 +11,7 @@ import boto3
 from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session as BotocoreSession
+from botocore.utils import parse_timestamp
 
 from cloudrec.errors import PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.spec.suggest import did_you_mean
@@ -19,6 +20,7 @@ from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from botocore.client import BaseClient
     from botocore.model import OperationModel, StructureShape
@@ -65,6 +67,14 @@ class _Answer(TypedDict):
     body: bytes
 
 
+def answered_time(value: str) -> datetime:
+    """Return the time in an answer; ValueError for one that cannot be, where botocore raises RuntimeError."""
+    try:
+        return parse_timestamp(value)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
 @cache
 def models(data_path: str | None) -> Loader:
     """Return the loader of the services' models; one for all sessions, since parsing the models is slow."""
@@ -90,6 +100,7 @@ class AwsClients:
         core = BotocoreSession(profile=given("AWS_PROFILE") or given("AWS_DEFAULT_PROFILE") or None)
         core.user_agent_name, core.user_agent_version = "cloudrec", __version__
         core.register_component("data_loader", models(core.get_config_variable("data_path")))
+        core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=answered_time)
         return boto3.Session(
             botocore_session=core,
             aws_access_key_id=given("AWS_ACCESS_KEY_ID") or None,
