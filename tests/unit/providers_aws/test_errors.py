@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 from botocore import exceptions as boto
+from botocore.stub import Stubber
 
 from cloudrec.engine.graph import ErrorVerdict
-from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UnreadableAnswerError
 from cloudrec.providers.aws import errors
+from cloudrec.providers.aws.api.client import Aws
 from cloudrec.providers.aws.api.clients import AwsClients
 from cloudrec.providers.base.driver import UnfinishedError
+
+ARN = "arn:aws:iam::123456789012:user/me"
 
 
 def refusal(code: str, message: str = "", *, status: int = 400, service: str = "ec2") -> boto.ClientError:
@@ -104,3 +108,14 @@ def test_a_time_in_an_answer_that_cannot_be_is_a_value_error(value: str) -> None
     with pytest.raises(ValueError, match=value):
         parser._timestamp_parser(value)
     assert parser._timestamp_parser("2030-01-01T00:00:00Z").year == 2030
+
+
+def test_an_account_that_cannot_be_is_no_account() -> None:
+    aws = Aws({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}, "us-east-1")
+    with Stubber(aws.sts) as stub:
+        for account in ("NaN", "", "12345678901"):
+            stub.add_response("get_caller_identity", {"Account": account, "Arn": ARN, "UserId": "y"})
+            with pytest.raises(UnreadableAnswerError, match="answered with account"):
+                aws._identified()
+        stub.add_response("get_caller_identity", {"Account": "123456789012", "Arn": ARN, "UserId": "y"})
+        assert aws.account == "123456789012"

@@ -6,11 +6,13 @@ whether they had their effect (see `Driver`).
 
 from __future__ import annotations
 
+import re
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from cloudrec.engine.clock import Clock
 from cloudrec.engine.graph import TAG_CLUSTER
+from cloudrec.errors import UnreadableAnswerError
 from cloudrec.providers.aws.api.clients import AwsClients
 from cloudrec.providers.aws.errors import is_transient
 from cloudrec.providers.aws.prices import shipped
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Page = TypeVar("Page")
+_ACCOUNT = re.compile(r"\d{12}")
 
 
 class Aws(AwsClients):
@@ -54,7 +57,14 @@ class Aws(AwsClients):
     @cached_property
     def identity(self) -> GetCallerIdentityResponseTypeDef:
         """The caller's Account, Arn and UserId, from sts get_caller_identity."""
-        return self.read(self.sts.get_caller_identity)
+        return self.read(self._identified)
+
+    def _identified(self) -> GetCallerIdentityResponseTypeDef:
+        """Return the caller. `up` journals the account, and `down` refuses another one: it must be right."""
+        found = self.sts.get_caller_identity()
+        if not _ACCOUNT.fullmatch(found["Account"]):
+            raise UnreadableAnswerError(f"GetCallerIdentity is answered with account {found['Account']!r}")
+        return found
 
     def read(self, operation: Callable[P, T], *arguments: P.args, **parameters: P.kwargs) -> T:
         """Make a call that changes nothing, and repeat it on transient errors.
