@@ -295,8 +295,10 @@ def flags(draw: st.DrawFn) -> BadInput:
 
 
 def _harmless(command: list[str]) -> list[str]:
-    """Leave out what waits for a person, or begins a rehearsal of minutes."""
-    return [word for word in command if word not in {"--watch", "--follow", "--sandbox"}]
+    """Leave out what waits for a person or another machine, or begins a rehearsal of minutes."""
+    return [
+        word for word in command if word not in {"--watch", "--follow", "--sandbox"} and "ssh://" not in word
+    ]
 
 
 @st.composite
