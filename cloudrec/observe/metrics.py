@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _FIRST_TAIL = 64 * 1024
 _LARGEST_STEP = 2**63  # a larger number is damage
 _LAST_TAIL = 8 * 1024 * 1024  # bytes that are searched for an evaluation, which are rare
+_LARGEST = 1e100  # of a metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +84,14 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def finite(value: object) -> float | None:
-    """Return a finite number as a float; None for any other value, such as NaN."""
+    """Return a finite number as a float; None for any other value, such as NaN.
+
+    Numbers beyond 1e100 count as NaN: no metric has them, and their sums and differences are infinite.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return float(value) if math.isfinite(value) else None
+        return float(value) if abs(value) <= _LARGEST else None  # False for NaN
     except OverflowError:  # an integer of hundreds of digits
         return None
 

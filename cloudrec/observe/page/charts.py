@@ -387,6 +387,4 @@ def _short_point(point: Point) -> list[float]:
 def _brief(value: float) -> float:
     """Return a number with five digits, which no chart shows more of."""
     brief: Any = float(f"{value:.5g}")
-    if not math.isfinite(brief):  # the largest numbers are rounded beyond them
-        return value
     return int(brief) if brief == int(brief) and abs(brief) < _LARGEST else brief
