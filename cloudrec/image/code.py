@@ -40,6 +40,7 @@ _ROOMS = (
     *("cloudrec/observe/page", "cloudrec/torchx.py", "templates/page"),
     *("cloudrec/launchers/slurm", "cloudrec/planning/fit", "templates/slurm", "templates/specs"),
     *(f"cloudrec/planning/spot/{name}.py" for name in ("compare", "references", "simulate", "traces")),
+    *("cloudrec/kubernetes/addons", "cloudrec/kubernetes/health/health.py", "templates/k8s/addons"),
     *("trainer/calibrate.py", "trainer/commands/calibrate.py"),
     *(f"cloudrec/image/{name}.py" for name in ("builders", "context", "running", "sbom", "stages", "work")),
     *("cloudrec/sandbox", "cloudrec/image/files"),  # pods get the list of packages beside the archive

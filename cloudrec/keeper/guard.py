@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ from cloudrec.keeper import in_cluster
 from cloudrec.keeper.census import live_nodes
 from cloudrec.keeper.ends import ENDING, Metered, MovedEnd, is_movable, moved
 from cloudrec.keeper.idle import IDLE, IdleRecord, gpu_nodes, idleness
-from cloudrec.keeper.managed.duty import manage
+from cloudrec.keeper.managed.duty import manage, stop_shared
+from cloudrec.keeper.managed.sharing import TurnKeeper
 from cloudrec.keeper.meter import CostLedger, LiveNode, advance, most, rate
 from cloudrec.keeper.note import METER, NAME, NOTE, RECORD, Note
 from cloudrec.keeper.notices.detect import ClusterSight
@@ -41,8 +42,8 @@ from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
 from cloudrec.kubernetes.manifests.guard import MARK
 from cloudrec.launchers import launchers
+from cloudrec.launchers.base.results_store import open_place
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
-from cloudrec.launchers.kubernetes.turns import open_turns
 from cloudrec.providers.base.prices import KnowsSpotPrices
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd, SizesPools
 from cloudrec.spec.durations import seconds_of
@@ -107,9 +108,9 @@ class GuardRecord:
         return timedelta() <= now - datetime.fromisoformat(self.at) < timedelta(seconds=_SETTLE_S)
 
 
-def _open_turns(storage: str, run: str) -> Place:
+def _open(uri: str) -> Place:
     # What fails is done again in the next round, and a round must not wait for it.
-    return open_turns(storage, run, patience=Patience(answer_s=10.0, attempts=2, rounds=1))
+    return open_place(uri, patience=Patience(answer_s=10.0, attempts=2, rounds=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +127,7 @@ class Guard:
         identity: the name of this process, unique in the cluster.
         secrets: the values of the secrets of notifications, by their keys in `notify`.
         gauges: receives what each round has seen, for /metrics; None if nothing reads it.
-        turns: returns the folder of the turns of a run, by storage and run.
+        open: returns a folder of the runs' storage by its URI.
         now: returns the time.
         report: receives each log line.
     """
@@ -140,8 +141,8 @@ class Guard:
     identity: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
     gauges: KeeperGauges | None = None
-    # A process has one client of the store for each run, for hours.
-    turns: Callable[[str, str], Place] = field(default_factory=lambda: cache(_open_turns))
+    # A process has one client of the store for each folder, for hours.
+    open: Callable[[str], Place] = field(default_factory=lambda: cache(_open))
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     report: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
@@ -179,12 +180,12 @@ class Guard:
                     tariffs=note.tariffs,
                     sizer=self.sizer,
                     identity=self.identity,
-                    turns=partial(self.turns, note.storage) if note.storage else None,
+                    turns=self._turns(note),
                     report=self.report,
                 )
             is_done = self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
         else:
-            are_ended = self._end_runs()
+            are_ended = self._end_runs(self._turns(note))
             is_done = self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
         self._tell(note, metered, nodes, end)
         return is_done
@@ -335,7 +336,15 @@ class Guard:
             self.kube.patch("ConfigMap", NAME, change, namespace=self.namespace)
         return is_done
 
-    def _end_runs(self) -> bool:
+    def _turns(self, note: Note) -> TurnKeeper | None:
+        """Return this cluster's part in runs of several clusters; None for a cluster that has none."""
+        if not (note.cluster.managed and note.storage):
+            return None
+        return TurnKeeper(
+            cluster=note.cluster.title, storage=note.storage, open=self.open, report=self.report
+        )
+
+    def _end_runs(self, turns: TurnKeeper | None) -> bool:
         """Suspend every run and wait until its pods have ended; return False if a launcher's runs failed.
 
         The round scales the nodes down even if a run cannot be suspended.
@@ -348,6 +357,12 @@ class Guard:
                 except KubeError as error:
                     are_ended = False
                     self.report(f"runs of {launcher.name} are not suspended: {error.message}")
+        if turns is not None:
+            try:
+                stop_shared(self.kube, self.namespace, turns, self.now().timestamp())
+            except KubeError as error:
+                are_ended = False
+                self.report(f"runs may move to another cluster: {error.message}")
         grace_s = self._grace_s() if asked else 0.0
         while asked and self._pods():
             if time.monotonic() - began > min(grace_s + _SPARE_S, _LONGEST_WAIT_S):

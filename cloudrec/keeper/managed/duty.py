@@ -9,7 +9,7 @@ from cloudrec.errors import CloudrecError
 from cloudrec.keeper.managed.keeper import RunKeeper
 from cloudrec.keeper.managed.leader import Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
-from cloudrec.keeper.managed.sharing import TurnKeeper
+from cloudrec.keeper.managed.runs import managed_runs
 from cloudrec.kubernetes.client.errors import KubeError
 from cloudrec.kubernetes.manifests.guard import NAME
 from cloudrec.providers.base.facts import facts_of
@@ -17,9 +17,9 @@ from cloudrec.providers.base.facts import facts_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cloudrec.keeper.managed.sharing import TurnKeeper
     from cloudrec.keeper.meter import Tariff
     from cloudrec.kubernetes.client.client import Kube
-    from cloudrec.launchers.base.results_store import Place
     from cloudrec.providers.base.protocol import SizesPools
     from cloudrec.spec.models import ClusterSpec
 
@@ -33,7 +33,7 @@ def manage(
     tariffs: Sequence[Tariff],
     sizer: Callable[[ClusterSpec], SizesPools | None],
     identity: str,
-    turns: Callable[[str], Place] | None = None,
+    turns: TurnKeeper | None = None,
     report: Callable[[str], None],
 ) -> None:
     """Give the runs of a managed cluster their nodes. An error is reported; the next round does the rest.
@@ -46,7 +46,7 @@ def manage(
         tariffs: the prices of its pools.
         sizer: returns what sizes the pools; None if the provider cannot.
         identity: the name of this process, unique in the cluster.
-        turns: returns the folder of a run's turns; None if the storage of the runs is not known.
+        turns: the cluster's part in runs of several clusters; None if their storage is not known.
         report: receives a line for each change.
     """
     leader = Leader(kube=kube, namespace=namespace, identity=identity)
@@ -74,12 +74,28 @@ def manage(
             sizes=partial(pools.pools, cluster),
             keep=partial(_keep, kube, namespace),
             report=report,
-            turns=TurnKeeper(cluster=cluster.title, open=turns, report=report) if turns else None,
+            turns=turns,
         ).round(ManagedRecord.of((found.get("data") or {}).get(MANAGED, "")))
     except CloudrecError as error:
         report(f"the runs' nodes stay as they are: {error.message}")
     finally:
         _give_back(leader, report)
+
+
+def stop_shared(kube: Kube, namespace: str, turns: TurnKeeper, now: float) -> None:
+    """Write of each run that this cluster has that it is stopped: no other cluster takes it.
+
+    Args:
+        kube: a client of the cluster's API server.
+        namespace: the namespace of the runs.
+        turns: the cluster's part in runs of several clusters.
+        now: the time, in seconds since the epoch.
+    """
+    for run in managed_runs(kube, namespace):
+        if run.is_shared:
+            turn = turns.newest(run)
+            if turn is not None and turns.has(run, turn):
+                turns.close(run, turn, now)
 
 
 def _keep(kube: Kube, namespace: str, record: ManagedRecord) -> None:

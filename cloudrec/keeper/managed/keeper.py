@@ -107,6 +107,7 @@ class RunKeeper:
             wanted |= needed
         record = self._rest(record, views, active, wanted, pods)
         self._give_nodes(record, active, views, pods)
+        record = self._renew(active, record)
         self.keep(record)
         return record
 
@@ -114,34 +115,26 @@ class RunKeeper:
         self, runs: Sequence[ManagedRun], record: ManagedRecord
     ) -> tuple[list[ManagedRun], ManagedRecord]:
         """Return the runs that this cluster has; suspend those that another cluster has."""
-        here: list[ManagedRun] = []
-        turns: dict[str, Turn] = {}
-        for run in runs:
-            if not run.is_shared:
-                here.append(run)
-                continue
+        here, found = [run for run in runs if not run.is_shared], replace(record, turns={}, silent={})
+        # A run of several clusters that is neither wanted nor ended is stopped by its user, in all of them.
+        for run in (each for each in runs if each.is_shared and (each.is_wanted or each.ended)):
             if self.turns is None:
                 self.report(f"run {run.name}: the storage of its turns is not known; `cloudrec up` writes it")
                 continue
-            if not (run.is_wanted or run.ended):
-                continue  # its user has stopped it, in all clusters
-            known = record.turns.get(run.name)
-            turn = known if _is_over(run, known) else self.turns.look(run, known, record.at)
-            if turn is None:
+            shared = self.turns.see(run, record)
+            found = shared.noted_in(found, run.name)
+            if shared.turn is None or run.ended:
                 continue
-            if self.turns.has(run, turn):
-                if run.ended:
-                    turn = self.turns.close(run, turn, record.at) or turn
-                else:
-                    here.append(run)
-            elif turn.launch == run.launch and not run.ended:
-                self._keep_away(run, turn)
-            turns[run.name] = turn
-        return here, replace(record, turns=turns)
+            if self.turns.has(run, shared.turn):
+                here.append(run)
+            elif shared.turn.launch == run.launch:
+                self._keep_away(run, shared.turn)
+        order = [run.name for run in runs]
+        return sorted(here, key=lambda run: order.index(run.name)), found
 
     def _keep_away(self, run: ManagedRun, turn: Turn) -> None:
         """Suspend a run that another cluster has, and take one that has ended there out of the queue."""
-        if not turn.ended and not run.is_suspended:
+        if not run.is_suspended:  # also one that has ended elsewhere, while this cluster had failed
             queue_run(self.kube, run, self.namespace)
             self.report(f"run {run.name} is in cluster {turn.cluster}")
         elif turn.ended and run.is_queued:
@@ -327,6 +320,17 @@ class RunKeeper:
         turns = {**record.turns, run.name: offered}
         return replace(record, turns=turns, queue=queue).noting(text, run=run.name)
 
+    def _renew(self, active: Sequence[ManagedRun], record: ManagedRecord) -> ManagedRecord:
+        """Write at the end of a round that this cluster still has its runs of several clusters."""
+        for run in active:
+            turn, kept = record.turns.get(run.name), record.runs.get(run.name)
+            if self.turns is None or turn is None or kept is None or not self.turns.has(run, turn):
+                continue
+            renewed = self.turns.renew(run, turn, kept, record.at)
+            if renewed is not None:
+                record = replace(record, turns={**record.turns, run.name: renewed})
+        return record
+
     def _measured(
         self,
         kept: KeptRun,
@@ -501,11 +505,6 @@ class RunKeeper:
             if not metadata.get("deletionTimestamp"):
                 self.report(f"pod {metadata['name']} ends: {why}")
                 self.kube.delete("Pod", metadata["name"], namespace=self.namespace, uid=metadata["uid"])
-
-
-def _is_over(run: ManagedRun, turn: Turn | None) -> bool:
-    """Return whether a run's turns need not be read again: this launch has ended, as they say already."""
-    return turn is not None and bool(turn.ended) and turn.launch == run.launch and not run.is_queued
 
 
 def _whereabouts(record: ManagedRecord, run: str) -> str:

@@ -68,6 +68,11 @@ class KeptRun:
     leaves: bool = False
 
     @property
+    def sure_step(self) -> int | None:
+        """The step from which another cluster would continue: of the newest checkpoint, if it is known."""
+        return self.step if self.saved is None else self.saved
+
+    @property
     def done(self) -> float | None:
         """The part of the steps that is done, from 0 to 1; None if the run does not print its steps."""
         if self.step is None or not self.steps:
@@ -75,6 +80,21 @@ class KeptRun:
         # Without pods, what is not in a checkpoint is done again.
         step = self.step if self.worked_at or self.saved is None else min(self.step, self.saved)
         return step / self.steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilentRun:
+    """A run of another cluster whose keeper has not reported for some time.
+
+    Attributes:
+        number: the number of its newest turn.
+        files: the SHA-256 of the names and sizes of the files that its pods have written.
+        since: since when these files have not changed, in seconds since the epoch.
+    """
+
+    number: int
+    files: str
+    since: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +112,7 @@ class ManagedRecord:
         broken: since when a pool has lost a part of its nodes, by pool.
         history: what was seen of each pool's capacity.
         turns: the newest turn of each run of several clusters.
+        silent: those of these runs that another cluster has, whose keeper has not reported for some time.
         free_since: since when no run needs nodes; 0 if one does.
         events: the newest events, the oldest first.
     """
@@ -106,6 +127,7 @@ class ManagedRecord:
     broken: Mapping[str, float] = field(default_factory=dict)
     history: Mapping[str, CapacityHistory] = field(default_factory=dict)
     turns: Mapping[str, Turn] = field(default_factory=dict)
+    silent: Mapping[str, SilentRun] = field(default_factory=dict)
     free_since: float = 0.0
     events: tuple[KeeperEvent, ...] = ()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.errors import RunFailedError
+from cloudrec.errors import CloudrecError, RunFailedError
+from cloudrec.kubernetes.client.errors import KubeError
 from cloudrec.launchers.base import launches
 from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.kubernetes import submit
 from cloudrec.launchers.kubernetes.context import connect, spec_here, target_of
 from cloudrec.launchers.kubernetes.run_state import is_over
-from cloudrec.launchers.kubernetes.turns import others
+from cloudrec.launchers.kubernetes.turns import end_turns, others
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.pods import PodView
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.client.client import Kube
     from cloudrec.launchers.base.protocol import RunStatus
     from cloudrec.launchers.base.run_folder import RunFolder
+    from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.launchers.kubernetes.engine import JobOperator
 
 _POLL_S = 0.5
@@ -35,6 +37,7 @@ def stop(engine: JobOperator, run: RunFolder, grace_s: float | None) -> RunStatu
 
     Raises:
         UsageError: the run is over.
+        KubeError: a cluster of the run does not answer. The run is stopped in the others.
         RunFailedError: the run is not over some time after its pods were killed.
     """
     launches.refuse_over(run, KubernetesObserver(engine, run).status())
@@ -42,17 +45,70 @@ def stop(engine: JobOperator, run: RunFolder, grace_s: float | None) -> RunStatu
     grace = run.spec().stop_grace_s if grace_s is None else grace_s
     run.ledger.append("stop_requested", launch=launch, grace_s=grace)
     here = spec_here(run)
-    # In all clusters: a keeper that is handed the run meanwhile finds it stopped.
-    for each in (here, *others(run, here)):
-        target = target_of(each)
-        submit.suspend(connect(target), engine, run.name, target.namespace)
+    unwritten = _ended_in_turns(run, launch) if here.elsewhere else None
     target = target_of(here)
     kube = connect(target)
+    if unwritten is None:  # its nodes cost money while another cluster does not answer
+        submit.suspend(kube, engine, run.name, target.namespace)
+    silent = _suspend_elsewhere(engine, run, here, unwritten) if here.elsewhere else None
+    if unwritten is not None:
+        submit.suspend(kube, engine, run.name, target.namespace)
     view = PodView(run, target.namespace, launch, cluster=here.cluster)
     if left := _await_end(kube, view, grace):
         submit.kill_pods(kube, left, target.namespace)
         _await_end(kube, view, _KILL_MARGIN_S)
-    return _await_final(engine, run)
+    status = _await_final(engine, run)
+    if silent is not None:
+        raise silent
+    return status
+
+
+def _ended_in_turns(run: RunFolder, launch: int) -> CloudrecError | None:
+    """Write into the turns that a run is stopped; return the error of a storage that does not answer."""
+    try:
+        end_turns(run.spec(), launch=launch, at=time.time())
+    except CloudrecError as error:
+        return error
+    return None
+
+
+def _suspend_elsewhere(
+    engine: JobOperator, run: RunFolder, here: RunSpec, unwritten: CloudrecError | None
+) -> KubeError | None:
+    """Stop a run of several clusters in those that do not have it, which may be handed it meanwhile.
+
+    Args:
+        engine: the operator that made the pods.
+        run: the run.
+        here: the run's spec for the cluster that has it.
+        unwritten: why the run's turns do not say that it is stopped; None if they do.
+
+    Returns:
+        The error of a cluster that does not answer. Its keeper reads the turns once it works again, and stops
+        the run.
+
+    Raises:
+        KubeError: a cluster does not answer, and `unwritten`: it could take the run.
+    """
+    silent: KubeError | None = None
+    for each in others(run, here):
+        target = target_of(each)
+        try:
+            submit.suspend(connect(target), engine, run.name, target.namespace)
+        except KubeError as error:
+            if unwritten is not None:
+                raise KubeError(
+                    f"cluster {each.cluster} could take the run {run.name!r}: it does not answer "
+                    f"({error.message}), nor does the storage of the runs ({unwritten.message})",
+                    remedy="run `cloudrec stop` again when one of them answers",
+                ) from error
+            silent = KubeError(
+                f"the run {run.name!r} is stopped, but cluster {each.cluster} does not answer: "
+                f"{error.message}",
+                remedy="once it works again, its keeper stops the run there; until then it may have nodes: "
+                f"`cloudrec status --cluster {each.cluster}`",
+            )
+    return silent
 
 
 def _await_end(kube: Kube, view: PodView, wait_s: float) -> list[dict[str, Any]]:

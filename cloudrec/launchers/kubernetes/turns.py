@@ -5,6 +5,8 @@ the newest one counts. A file is only ever created, under a free number, so of t
 again. `train` offers the first turn to the first cluster. A cluster has the run once its keeper has taken the
 offer, which is the next turn. A keeper without nodes offers the run to the next cluster. If an offer is not
 taken within `ACCEPT_S`, for example because the cluster was removed, the cluster after that one takes it.
+The keeper that has a run writes another turn every `RENEW_S`. If it does not, and the run's pods write
+nothing, another cluster takes the run (see `keeper.managed.sharing`).
 
 The turns decide who trains; they need not be perfect: if two clusters trained a run, the older owner of its
 checkpoints would write nothing (see `trainer.checkpoint.store.owner`).
@@ -13,7 +15,7 @@ checkpoints would write nothing (see `trainer.checkpoint.store.owner`).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError, DataError
@@ -24,17 +26,18 @@ from cloudrec_contract.layout import turns_uri
 from cloudrec_contract.safe_json import record_of, safe_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cloudrec.launchers.base.results_store import Place
     from cloudrec.launchers.base.run_folder import RunFolder
     from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec_contract.objectstore.retries import Patience
 
-ACCEPT_S = 600.0
-_DIGITS = 8
+ACCEPT_S = RENEW_S = 600.0
+STOPPED = "stopped"  # the end of a run that its user, or the end of its cluster, has stopped
+_DIGITS, _TRIES = 8, 10
 _MOST_BYTES = 64 << 10
-_ENDS = ("", "succeeded", "failed")
+_ENDS = ("", "succeeded", "failed", STOPPED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class Turn:
         reason: why the run moved; empty for none.
         step: the steps that are done; None if unknown.
         steps: all steps of the run; None if unknown.
-        ended: how the run ended in this cluster, succeeded or failed; empty before its end.
+        ended: how the run ended in this cluster: succeeded, failed or stopped; empty before its end.
     """
 
     number: int
@@ -154,21 +157,44 @@ def offer_first(spec: RunSpec, *, launch: int, at: float) -> None:
         StorageError: the store refuses.
         DataError: the newest turn is damaged, or other writers were faster ten times.
     """
-    place = open_turns(spec.storage, spec.name, spec.environment)
-    for _ in range(10):
-        newest = newest_turn(place)
+
+    def offer(newest: Turn | None) -> Turn | None:
         if newest is not None and newest.launch == launch and not newest.ended:
-            return  # of the same launch, whose command was killed
-        turn = Turn(
+            return None  # of the same launch, whose command was killed
+        return Turn(
             number=newest.number + 1 if newest else 1,
             launch=launch,
             clusters=(spec.cluster, *spec.elsewhere),
             cluster=spec.cluster,
             at=at,
         )
-        if create_turn(place, turn):
+
+    _add(open_turns(spec.storage, spec.name, spec.environment), offer)
+
+
+def end_turns(spec: RunSpec, *, launch: int, at: float) -> None:
+    """Write that a launch is stopped, so that no cluster takes it, not even one that does not answer now.
+
+    Raises:
+        StorageError: the store refuses.
+        DataError: the newest turn is damaged, or other writers were faster ten times.
+    """
+
+    def end(newest: Turn | None) -> Turn | None:
+        if newest is None or newest.launch != launch or newest.ended:
+            return None
+        return replace(newest, number=newest.number + 1, by="", at=at, ended=STOPPED)
+
+    _add(open_turns(spec.storage, spec.name, spec.environment), end)
+
+
+def _add(place: Place, make: Callable[[Turn | None], Turn | None]) -> None:
+    """Create the turn that `make` returns for the newest one; again if another writer was faster."""
+    for _ in range(_TRIES):
+        turn = make(newest_turn(place))
+        if turn is None or create_turn(place, turn):
             return
-    raise DataError(f"other writers changed the turns in {place.uri} ten times")
+    raise DataError(f"other writers changed the turns in {place.uri} {_TRIES} times")
 
 
 def spec_by_turn(run: RunFolder) -> RunSpec:

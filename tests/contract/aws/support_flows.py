@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.guard import halting, moving, pricing, sizing
-from cloudrec_contract.layout import turns_uri
+from cloudrec_contract.layout import run_uri, turns_uri
 from cloudrec_contract.objectstore.base import StoreOptions, UploadFile, crc32_of
 from cloudrec_contract.objectstore.errors import ObjectStoreError
 from cloudrec_contract.objectstore.open import open_store
@@ -43,11 +43,16 @@ def guard(estate: AwsEstate, folder: Path) -> str:
     end = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"
     later = site.cluster.model_copy(update={"expires": end})
     names = [name for name in _groups(estate) if name.startswith("gpu-")]
-    turns = open_store(turns_uri(f"s3://{CLUSTER}-{ACCOUNT}-{REGION}", "r"), StoreOptions(patience=_ONCE))
+    storage = f"s3://{CLUSTER}-{ACCOUNT}-{REGION}"
+    turns, run = (
+        open_store(uri, StoreOptions(patience=_ONCE))
+        for uri in (turns_uri(storage, "r"), run_uri(storage, "r"))
+    )
     with credentials(keys):
         return said_by(
             lambda: turns.create("00000001.json", b"{}"),
             lambda: turns.children() and "",
+            lambda: run.sizes("pods/") and "",
             lambda: turns.read("00000001.json") and "",
             lambda: sizer.resize(site.cluster, names[0], 1),
             lambda: _settle(estate),

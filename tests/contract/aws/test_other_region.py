@@ -64,11 +64,12 @@ def test_runs_and_keepers_use_the_bucket_in_its_own_region(west: Site, tmp_path:
         run = open_store(run_uri(storage, "r"), StoreOptions())
         run.check()
         run.put("data", b"data")
+        run.put("pods/p/rank-0.log", b"log")
         run.upload("large", large, lambda _: None)
         with run.write("stream") as target:
             target.write(b"y" * (6 * 2**20))
         assert (run.read("data"), run.read("stream", 0, 2)) == (b"data", b"yy")
-        assert run.children() == {"data": 4, "large": large.size, "stream": 6 * 2**20}
+        assert run.children() == {"data": 4, "large": large.size, "stream": 6 * 2**20, "pods": -1}
         run.remove(["stream"])
     with acting(west, "guard"):
         turns = open_store(turns_uri(storage, "r"), StoreOptions())
@@ -76,8 +77,11 @@ def test_runs_and_keepers_use_the_bucket_in_its_own_region(west: Site, tmp_path:
         assert (turns.children(), turns.read("00000001.json")) == ({"00000001.json": 2}, b"{}")
         with pytest.raises(AccessDeniedError):
             turns.remove(["00000001.json"])
-        with pytest.raises(AccessDeniedError):
-            open_store(run_uri(storage, "r"), StoreOptions()).read("data")
+        run = open_store(run_uri(storage, "r"), StoreOptions())
+        assert run.sizes("pods/") == {"pods/p/rank-0.log": 3}
+        for forbidden in (run.children, lambda: run.read("pods/p/rank-0.log"), lambda: run.read("data")):
+            with pytest.raises(AccessDeniedError):
+                forbidden()
     statuses = [call["status"] for call in west.aws.calls(before) if call["service"] == "s3"]
     assert statuses.count(301) == 3  # each client learns the region once
 

@@ -51,6 +51,8 @@ def test_a_keeper_takes_turns_in_the_bucket_and_does_nothing_else_there(
     bucket, where = site.layout().bucket, site.layout().storage
     data = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=team/runs/r/data"
     assert cloud.rest("POST", data, {})[0] == 200
+    log = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=team/runs/r/pods/p/rank-0.log"
+    assert cloud.rest("POST", log, {})[0] == 200
     before = cloud.rest("GET", f"/storage/v1/b/{bucket}/iam?optionsRequestedPolicyVersion=3")[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.endpoint)
     act_as_keeper(cloud, bucket)
@@ -64,10 +66,12 @@ def test_a_keeper_takes_turns_in_the_bucket_and_does_nothing_else_there(
             store._files.credentials.credentials = cloud.credentials  # type: ignore[attr-defined]
         turns.create("00000001.json", b"{}")
         assert (turns.children(), turns.read("00000001.json")) == ({"00000001.json": 2}, b"{}")
+        assert run.sizes("pods/") == {"pods/p/rank-0.log": 2}
         for forbidden in (
             lambda: turns.put("00000001.json", b"{ }"),
             lambda: turns.remove(["00000001.json"]),
             lambda: run.read("data"),
+            lambda: run.read("pods/p/rank-0.log"),
             lambda: run.create("other", b""),
         ):
             with pytest.raises(AccessDeniedError):

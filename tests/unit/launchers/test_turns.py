@@ -13,11 +13,11 @@ import pytest
 from cloudrec.errors import DataError, StorageError
 from cloudrec.keeper.managed.record import KeptRun, ManagedRecord
 from cloudrec.keeper.managed.runs import ManagedRun
-from cloudrec.keeper.managed.sharing import TurnKeeper
+from cloudrec.keeper.managed.sharing import QUIET_S, SILENT_S, TurnKeeper
 from cloudrec.kubernetes.wishes import QUEUED
 from cloudrec.launchers import launcher
 from cloudrec.launchers.base.record import note_place
-from cloudrec.launchers.base.results_store import Place
+from cloudrec.launchers.base.results_store import Place, open_place
 from cloudrec.launchers.base.run_folder import create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.kubernetes.context import spec_here
@@ -25,8 +25,10 @@ from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.launchers.kubernetes.submit import suspended
 from cloudrec.launchers.kubernetes.turns import (
     ACCEPT_S,
+    RENEW_S,
     Turn,
     create_turn,
+    end_turns,
     newest_turn,
     offer_first,
     open_turns,
@@ -62,7 +64,8 @@ def place(tmp_path: Path) -> Place:
 
 
 def keeper(cluster: str, place: Place) -> TurnKeeper:
-    return TurnKeeper(cluster=cluster, open=lambda _run: place, report=lambda _line: None)
+    storage = place.uri.removesuffix("/turns/first")
+    return TurnKeeper(cluster=cluster, storage=storage, open=open_place, report=lambda _line: None)
 
 
 def test_the_newest_turn_counts_and_a_number_is_written_once(place: Place) -> None:
@@ -175,18 +178,125 @@ def test_the_end_of_a_run_is_written_for_the_other_clusters(place: Place) -> Non
     assert keeper("west", place).look(managed_run(), None, 10**9) == closed
 
 
+def test_a_keeper_renews_the_turn_of_its_run_every_ten_minutes(place: Place) -> None:
+    create_turn(place, replace(FIRST, by="east"))
+    run, east = managed_run(), keeper("east", place)
+    turn = east.look(run, None, 200.0)
+    assert turn is not None
+    kept = KeptRun(step=90, steps=100, saved=80)
+    assert east.renew(run, turn, kept, FIRST.at + RENEW_S - 1) is None
+    renewed = east.renew(run, turn, kept, FIRST.at + RENEW_S)
+    assert renewed == replace(turn, number=2, at=FIRST.at + RENEW_S, step=80, steps=100)
+    assert newest_turn(place) == renewed
+    assert east.has(run, renewed)
+
+
+def fail(place: Place, clusters: tuple[str, ...], run: ManagedRun, wrote: float = 0.0) -> dict[float, str]:
+    """Let the keepers look for two hours after east has failed; return who took the run when.
+
+    Args:
+        place: the run's turns.
+        clusters: those whose keepers work, in the order of their rounds.
+        run: the run, as these clusters have it.
+        wrote: until then the run's pods write their logs.
+    """
+    create_turn(place, replace(FIRST, by="east", step=70, steps=100))
+    records = {name: ManagedRecord() for name in clusters}
+    results, took = open_place(place.uri.replace("/turns/", "/runs/")), dict[float, str]()
+    for now in range(int(FIRST.at) + 60, 7200, 60):
+        if now <= wrote:
+            results.write("pods/a/rank-0.log", b"step\n" * now)
+        for name in clusters:
+            record = replace(records[name], at=float(now), turns={}, silent={})
+            shared = keeper(name, place).see(run, replace(records[name], at=float(now)))
+            records[name] = shared.noted_in(record, "first")
+            newest = newest_turn(place)
+            if newest is not None and newest.cluster != "east" and newest.at == now:
+                took[newest.at - FIRST.at] = newest.cluster
+        if took:
+            break
+    return took
+
+
+def test_a_run_whose_keeper_and_pods_are_silent_continues_in_the_next_cluster(place: Place) -> None:
+    took = fail(place, ("north", "west"), managed_run())
+    assert list(took.values()) == ["west"]
+    assert SILENT_S + QUIET_S < next(iter(took)) <= SILENT_S + QUIET_S + 180
+    taken = newest_turn(place)
+    assert taken is not None
+    assert (taken.number, taken.by, taken.step, taken.steps) == (2, "west", 70, 100)
+    assert taken.reason == "cluster east has not reported for 32 minutes"
+    # The keeper of the failed cluster works again.
+    east = keeper("east", place)
+    assert not east.has(managed_run(), east.look(managed_run(), replace(FIRST, by="east"), 9000.0))
+
+
+def test_the_cluster_after_the_next_one_takes_the_run_if_that_one_has_failed_too(place: Place) -> None:
+    took = fail(place, ("north",), managed_run())
+    assert list(took.values()) == ["north"]
+    assert next(iter(took)) > SILENT_S + QUIET_S + ACCEPT_S
+
+
+def test_a_run_whose_pods_still_write_stays_where_it_is(place: Place) -> None:
+    took = fail(place, ("west", "north"), managed_run(), wrote=5000.0)
+    assert list(took.values()) == ["west"]
+    assert next(iter(took)) + FIRST.at > 5000.0 + QUIET_S
+
+
+@pytest.mark.parametrize("run", [managed_run(launch=2), managed_run(is_suspended=True)])
+def test_a_stopped_run_and_another_launch_are_not_taken_from_a_failed_cluster(
+    place: Place, run: ManagedRun
+) -> None:
+    assert fail(place, ("west", "north"), run) == {}
+
+
+def test_a_run_that_was_stopped_while_a_cluster_did_not_answer_is_not_taken(place: Place) -> None:
+    create_turn(place, replace(FIRST, by="east"))
+    storage = place.uri.removesuffix("/turns/first")
+    spec = RunSpec(name="first", cluster="east", storage=storage, elsewhere=CLUSTERS[1:])
+    for launch in (2, 1, 1):  # a second `stop` changes nothing
+        end_turns(spec, launch=launch, at=300.0)
+    stopped = newest_turn(place)
+    assert stopped == replace(FIRST, number=2, ended="stopped", at=300.0)
+    for name in CLUSTERS:
+        assert keeper(name, place).look(managed_run(), None, 10**9) == stopped
+        assert not keeper(name, place).has(managed_run(), stopped)
+    offer_first(spec, launch=2, at=400.0)  # `train --resume`
+    assert keeper("east", place).has(
+        managed_run(launch=2), keeper("east", place).look(managed_run(launch=2), None, 9.0)
+    )
+
+
+def test_the_end_of_a_cluster_stops_its_run_in_all_clusters(place: Place) -> None:
+    taken = replace(FIRST, by="east")
+    create_turn(place, taken)
+    closed = keeper("east", place).close(managed_run(), taken, 50.0)
+    assert closed is not None
+    assert closed.ended == "stopped"
+    assert fail_after(closed, place) == closed
+
+
+def fail_after(turn: Turn, place: Place) -> Turn | None:
+    """Return the newest turn after another keeper has looked, long after this one."""
+    record = ManagedRecord(at=turn.at + 10**6)
+    return keeper("west", place).see(managed_run(), record).turn
+
+
 def test_a_storage_that_does_not_answer_changes_nothing() -> None:
     said: list[str] = []
 
     def refused(_run: str) -> Place:
         raise StorageError("the bucket does not answer")
 
-    east = TurnKeeper(cluster="east", open=refused, report=said.append)
+    east = TurnKeeper(cluster="east", storage="s3://b", open=refused, report=said.append)
     taken = replace(FIRST, by="east")
     assert east.look(managed_run(), taken, 120.0) == taken
     assert east.look(managed_run(), None, 120.0) is None
     assert east.offer(managed_run(), taken, KeptRun(), 120.0) is None
-    assert len(said) == 3
+    assert east.newest(managed_run()) is None
+    assert east.renew(managed_run(), taken, KeptRun(), taken.at + RENEW_S) is None
+    assert east.silence(managed_run(), replace(FIRST, by="west", cluster="west"), None, 10**6) is None
+    assert len(said) == 6
     assert all("first" in line and "does not answer" in line for line in said)
 
 

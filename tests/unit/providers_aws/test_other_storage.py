@@ -57,11 +57,14 @@ def test_the_keeper_of_a_managed_cluster_may_use_the_turns_and_no_other_object()
     assert found["Turns"]["Action"] == ["s3:GetObject", "s3:PutObject"]
     assert found["Turns"]["Resource"] == f"{BUCKET}/team/a/turns/*"
     assert found["ListTurns"]["Resource"] == BUCKET
-    assert found["ListTurns"]["Condition"] == {"StringLike": {"s3:prefix": "team/a/turns/*"}}
+    assert found["ListTurns"]["Condition"] == {
+        "StringLike": {"s3:prefix": ["team/a/turns/*", "team/a/runs/*/pods/*"]}
+    }
     alone = layout()
     alone = replace(alone, cluster=alone.cluster.model_copy(update={"managed": True}))
     own = statements(guard_policy(alone))
     assert own["Turns"]["Resource"].endswith("-us-east-1/turns/*")
+    assert own["ListTurns"]["Condition"]["StringLike"]["s3:prefix"] == ["turns/*", "runs/*/pods/*"]
     assert not {"Turns", "ListTurns", "Key"} & statements(guard_policy(sharing(managed=False))).keys()
 
 

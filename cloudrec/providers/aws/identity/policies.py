@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.graph import TAG_CLUSTER
-from cloudrec_contract.layout import turns_uri
+from cloudrec_contract.layout import run_uri, turns_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +55,15 @@ def _watches(layout: AwsLayout) -> list[Mapping[str, object]]:
 
 
 def _turns(layout: AwsLayout) -> list[Mapping[str, object]]:
-    """Return what the keepers of managed clusters need to take turns: small objects in the storage."""
+    """Return what the keepers of managed clusters need to take turns: small objects in the storage.
+
+    The sizes of the files that pods have written show whether the pods of another cluster still work.
+    """
     if not layout.cluster.managed:
         return []
     bucket = f"arn:{layout.partition}:s3:::{layout.bucket}"
     under = turns_uri(layout.prefix, "*").lstrip("/")
+    pods = f"{run_uri(f'{layout.prefix}/', '*')}/pods/*".lstrip("/")
     return [
         {
             "Sid": "Turns",
@@ -72,7 +76,7 @@ def _turns(layout: AwsLayout) -> list[Mapping[str, object]]:
             "Effect": "Allow",
             "Action": "s3:ListBucket",
             "Resource": bucket,
-            "Condition": {"StringLike": {"s3:prefix": under}},
+            "Condition": {"StringLike": {"s3:prefix": [under, pods]}},
         },
         _use_of_key(layout),
     ]
