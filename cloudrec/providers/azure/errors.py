@@ -5,6 +5,7 @@ Azure has no complete list of its codes, so that they are matched by patterns.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a response that is cut short or cannot be parsed.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
 _UNREADABLE = (core.DeserializationError, UnreadableAnswerError)
+# What azure-identity wraps into a refusal if a login gets no answer, a page in its place, or another
+# document. A ValueError is a tenant or an authority that Entra ID does not know.
+_NO_LOGIN = (*_NETWORK, json.JSONDecodeError, AttributeError, LookupError, TypeError)
 # The exceptions that a driver of this provider may raise.
 REFUSALS = (core.AzureError, OperationFailedError, *_UNREADABLE)
 _LONGEST_RETRY_AFTER_S = 60.0
@@ -227,7 +231,7 @@ def is_absent(error: Exception) -> bool:
 
 def is_transient(error: Exception) -> bool:
     """Return whether a read failed because of the network, the rate limit or a server error."""
-    return _status(error) == _TOO_MANY or _is_lost(error)
+    return _status(error) == _TOO_MANY or _is_lost(error) or _lacks_login(error)
 
 
 def again(error: Exception, *, speed: float = 1.0) -> bool | float:
@@ -261,6 +265,8 @@ def verdict(error: Exception, grants: Grants) -> ErrorVerdict:
         return ErrorVerdict.RETRY
     if is_capacity(error):
         return ErrorVerdict.UNAVAILABLE
+    if _lacks_login(error):  # before the call itself was sent
+        return ErrorVerdict.RETRY
     if _is_lost(error):
         return ErrorVerdict.LOST
     return ErrorVerdict.RETRY if _passes(error, grants) else ErrorVerdict.FATAL
@@ -290,6 +296,11 @@ def explain(error: Exception) -> CloudrecError:
         return error
     if isinstance(error, UnfinishedError):
         return explain(error.cause)
+    if _lacks_login(error):
+        return PreflightError(
+            f"Entra ID, where Azure's tools log in, does not answer: {message(error).partition(chr(10))[0]}",
+            remedy="look at the network, the proxy, and AZURE_AUTHORITY_HOST; run the command again",
+        )
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes) and not (isinstance(error, core.HttpResponseError) and error.error):
             # The later lines of a login error list each credential that was tried.
@@ -339,6 +350,15 @@ def _is_lost(error: Exception) -> bool:
     if isinstance(error, (*_NETWORK, *_UNREADABLE)):
         return True
     return status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED
+
+
+def _lacks_login(error: Exception) -> bool:
+    """Return whether a login failed without an answer of Entra ID."""
+    if not isinstance(error, core.ClientAuthenticationError):
+        return False
+    cause = error.__cause__
+    wrapped = (cause, cause.__context__ if cause is not None else None)
+    return _status(error) >= _SERVER_ERROR or any(isinstance(each, _NO_LOGIN) for each in wrapped)
 
 
 def object_of(answer: HttpResponse) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"  # id of the AKS application, t
 
 def token(azure: Azure) -> dict[str, object]:
     """Return an ExecCredential, which Kubernetes clients read from the credential command."""
-    found = azure.credential.get_token(f"{_SERVER}/.default")
+    found = azure.read(azure.credential.get_token, f"{_SERVER}/.default")
     expires = datetime.fromtimestamp(found.expires_on, UTC)
     return credential(found.token, expires.strftime("%Y-%m-%dT%H:%M:%SZ"))
 

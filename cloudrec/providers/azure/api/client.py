@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 _PHYSICAL = "Physical"
 P = ParamSpec("P")
 T = TypeVar("T")
-# The SDK logs a response that it cannot parse, with a traceback; cloudrec raises an error instead.
-logging.getLogger("azure").addHandler(logging.NullHandler())
+# The SDK and its logins log a response that they cannot parse, with a traceback; cloudrec raises an error.
+for _name in ("azure", "msal"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class Azure(Clients):
@@ -125,7 +126,7 @@ class Azure(Clients):
     @property
     def caller(self) -> Caller:
         """The principal that the credentials belong to."""
-        return self.login.caller
+        return self.read(lambda: self.login.caller)
 
     def read(self, operation: Callable[P, T], *arguments: P.args, **parameters: P.kwargs) -> T:
         """Make a call that changes nothing; retry it on network errors, rate limits and server errors.

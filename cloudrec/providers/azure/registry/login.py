@@ -67,7 +67,7 @@ def _exchanged(azure: Azure, url: str, service: str) -> str:
         "grant_type": "access_token",
         "service": service,
         "tenant": azure.caller.tenant,
-        "access_token": azure.credential.get_token(_SCOPE).token,
+        "access_token": azure.read(azure.credential.get_token, _SCOPE).token,
     }
     with _Client(
         url,
