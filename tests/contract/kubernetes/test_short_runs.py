@@ -45,7 +45,7 @@ def test_a_run_of_one_rank_prints_its_steps_and_succeeds(
         how,
         nodes=1,
         nproc_per_node=1,
-        storage="s3://bucket",
+        storage=f"s3://bucket/{tmp_path.name}",  # both servers have a run of this name
         settings={"cpus": 1},
         environment=store,
         target={"fabric": "none"},
