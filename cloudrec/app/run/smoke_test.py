@@ -96,7 +96,7 @@ def _ranks(report: SmokeReport, spec: RunSpec) -> Finding:
     return Finding(
         check="smoke: ranks",
         ok=len(ranks) == spec.world_size,
-        found=f"{len(ranks)} on {len(nodes)} nodes ({', '.join(devices)})",
+        found=f"{len(ranks)} on {len(nodes)} node{'s' * (len(nodes) != 1)} ({', '.join(devices)})",
         needed=str(spec.world_size),
         remedy="`cloudrec status` shows which nodes are missing",
     )

@@ -10,10 +10,15 @@ import pytest
 
 from cloudrec.agent.checks.smoke_report import Bandwidth, SmokeReport
 from cloudrec.app import AppContext
+from cloudrec.app.run import smoke_test
 from cloudrec.app.run.measured_links import keep_links, kept_links
 from cloudrec.home import Home
+from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec.launchers.base.run_folder import create_run
+from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.planning.fit.gpus import gpu_rates
 from cloudrec.planning.fit.step import Links, MeasuredLinks, StepTime, step_time
+from cloudrec.providers.base.access import KubernetesAccess
 from tests.unit.planning.test_fit import DGX_H100, DLRM
 
 TYPE = "p5.48xlarge"
@@ -29,7 +34,9 @@ def report(*, nodes: int = 2, gpus: int = 8, device: str = "NVIDIA H100 80GB HBM
     return SmokeReport(
         world_size=nodes * gpus,
         nodes=nodes,
-        ranks=tuple({"rank": rank, "device": device} for rank in range(nodes * gpus)),
+        ranks=tuple(
+            {"rank": rank, "device": device, "node": f"node-{rank // gpus}"} for rank in range(nodes * gpus)
+        ),
         all_reduce=nodes * gpus,
         bandwidths=(
             Bandwidth(operation="all-to-all", mib=256, gb_s=20.0, expected_gb_s=50.0),
@@ -48,6 +55,28 @@ def step(links: Links, nodes: int) -> StepTime:
     found = step_time(WORK, rates, links, nodes=nodes)
     assert found is not None
     return found
+
+
+def test_the_findings_of_a_smoke_run_on_gpus_keep_what_it_measured(tmp_path: Path) -> None:
+    said: list[str] = []
+    app = AppContext(home=Home(root=tmp_path / "home"), environment={}, report=said.append)
+    spec = RunSpec(name="smoke-1", cluster="rec", provider="aws", nodes=1, nproc_per_node=8, launcher="local")
+    run = create_run(app.home.runs, spec)
+    run.ledger.append("submitted", launch=1)
+    run.ledger.append("started", launch=1, pid=1, born="x")
+    run.ledger.append("succeeded", launch=1, attempt=0)
+    run.summary_file.write_text(json.dumps({"launch": 1, "status": "finished", **report(nodes=1).document()}))
+    target = ClusterTarget(
+        kubeconfig="", context="", namespace="cloudrec", service_account="trainer", instance_type=TYPE
+    )
+    access = KubernetesAccess(
+        launchers=("torchrun",), nodes=1, gpus_per_node=8, cores_per_node=96, storage="", target=target
+    )
+    findings = smoke_test._findings(app, run, spec, access)
+    assert [each.ok for each in findings[:2]] == [True, True], findings
+    assert findings[0].found == "8 on 1 node (NVIDIA H100 80GB HBM3)"
+    assert kept_links(app, "aws", TYPE, across=False) is not None
+    assert said == [f"`cloudrec plan` uses these bandwidths for {TYPE}"]
 
 
 def test_a_measurement_is_kept_for_its_machine_type_and_one_or_several_nodes(app: AppContext) -> None:
