@@ -208,7 +208,7 @@ def _fitting(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - any
     origin, parts = get_origin(hint), get_args(hint)
     if origin in {Union, types.UnionType}:
         return _one_of(value, parts, where)
-    if origin is Mapping:
+    if origin in {Mapping, dict}:
         return _mapping(value, parts, where)
     if origin in {tuple, Sequence}:
         return _tuple(value, parts, where)

@@ -8,9 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.fuzz.documents import DOCUMENTS, YAML_READERS
 from tests.fuzz.inputs import BadInput, damaged, json_files, json_lines, texts, words, yaml_files
 from tests.fuzz.letters import env_files, notify
-from tests.fuzz.readers import DOCUMENTS, TEXT_READERS, YAML_READERS, sealed
+from tests.fuzz.readers import TEXT_READERS, sealed
 
 SPEC: dict[str, Any] = {
     "version": 1,

@@ -1,4 +1,4 @@
-"""The readers of foreign records, each with a valid document, and the errors that it may raise."""
+"""The readers of foreign records, and the errors that they may raise."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cloudrec.agent.checks.smoke_report import SmokeReport
 from cloudrec.agent.engines.ray import read_launch
@@ -19,6 +21,7 @@ from cloudrec.app.planning import calibration
 from cloudrec.app.planning.kept_plan import kept_offer
 from cloudrec.app.run import measured_links
 from cloudrec.cli.cluster_tables import keeper_lines
+from cloudrec.data import known_vocabulary
 from cloudrec.data.format import manifest as product_manifest
 from cloudrec.data.schema_file import load_schema
 from cloudrec.errors import CloudrecError
@@ -54,9 +57,17 @@ from cloudrec.spec.requests import read_request
 from cloudrec_contract.end_event import EndEvent
 from cloudrec_contract.safe_json import RecordError, record_of, safe_json
 from cloudrec_contract.settings import SettingsError, TrainerSettings
+from tests.fuzz.documents import ARRAYS, DOCUMENTS, MODEL, VOCABULARY
 from trainer.base.arguments import parse_arguments, read_config_file
 from trainer.base.errors import TrainerError
-from trainer.checkpoint.format.commit import Commit, _seal, parse_commit, parse_manifest
+from trainer.checkpoint.format.commit import (
+    Commit,
+    _seal,
+    check_complete,
+    differences,
+    parse_commit,
+    parse_manifest,
+)
 from trainer.data.formats import manifest as trainer_manifest
 from trainer.preempt.clouds import aws as aws_notice
 from trainer.preempt.metadata import MetadataError, MetadataResponse
@@ -66,300 +77,9 @@ from trainer.serving.publication.format import manifest_name
 from trainer.serving.publication.reader import PublicationReader
 
 EXPECTED = (CloudrecError, TrainerError, SettingsError, MetadataError)
-_KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "a",
-    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a", "namespace": "x"}}],
-    "clusters": [
-        {"name": "a", "cluster": {"server": "https://127.0.0.1:1", "certificate-authority-data": "eA=="}}
-    ],
-    "users": [{"name": "a", "user": {"token": "t", "exec": {"command": "x", "args": ["y"], "env": []}}}],
-}
-_CLUSTER = ClusterSpec(name="good", provider="local", owner="me").model_dump(mode="json")
-_COMMIT = {
-    "format": "cloudrec-checkpoint",
-    "schema_version": 1,
-    "crc32": 0,
-    "step": 5,
-    "owner": 1,
-    "extra": {"x": 1.0},
-    "layers": [[["step-5/rank-0.json", 123, 5]]],
-}
-
-_PIECE = {"object": "data/00000002.0a0b0c0d/changes.bin", "position": 0, "bytes": 4, "sha256": "0" * 64}
-_PUBLICATION = {
-    "format": "cloudrec-publication",
-    "schema_version": 1,
-    "version": 2,
-    "token": "0a0b0c0d",
-    "created": "2030-01-01T00:00:00+00:00",
-    "parent": {"version": 1, "sha256": "0" * 64},
-    "full": False,
-    "delta": True,
-    "precision": "fp32",
-    "step": 10,
-    "source": {"step": 10, "base": None, "layers": [[["step-5/rank-0.json", 123, 5]]]},
-    "found_by": "layers",
-    "export": {"step": 10},
-    "arrays": {
-        "tables/C1": {
-            "dtype": "<f4",
-            "shape": [9, 1],
-            "whole": None,
-            "change": {"count": 1, "numbers": _PIECE, "values": _PIECE},
-        }
-    },
-    "files": {"dense/x.npy": _PIECE},
-    "listed": ["tables/C1.npy", "dense/x.npy"],
-}
-
-_TURN: dict[str, Any] = {
-    "number": 1, "launch": 1, "clusters": ["a", "b"], "cluster": "a", "by": "", "at": 1.0, "reason": "",
-    "step": None, "steps": 9, "ended": "",
-}  # fmt: skip
-_NOTICE = {
-    "key": "failed:2", "event": "failed", "at": 1.0, "text": "x", "cluster": "a", "run": "b", "details": {},
-}  # fmt: skip
-_MANAGED: dict[str, Any] = {
-    "at": 1.0,
-    "runs": {"r": {"worked_s": 1.0, "step": 3, "steps": 9, "saved": None, "reason": "x"}},
-    "queue": ["s"],
-    "owner": {"p": "r"},
-    "asked": {"p": 2},
-    "asked_at": {"p": 1.0},
-    "complete": {"p": 1.0},
-    "broken": {},
-    "history": {"p": {"is_up": True, "at": 1.0, "ends": 1, "up_s": 1.0, "returns": 0, "down_s": 0.0}},
-    "turns": {"r": _TURN},
-    "free_since": 0.0,
-    "events": [{"at": 1.0, "run": "r", "text": "x"}],
-}
-_SCHEMA: dict[str, Any] = {
-    "label": "clicked",
-    "weight": "w",
-    "dense": [
-        {"name": "price", "transform": "log1p", "missing": 4, "clip": [0, 9]},
-        {"name": "age", "lookup": {"x": 1.5}},
-        "ctr",
-    ],
-    "sparse": [
-        "city",
-        {"name": "user", "table": "people", "column": "u"},
-        {"name": "tags", "kind": "multi_hot", "pooling": "mean", "separator": "|"},
-        {"name": "hour", "boundaries": [6, 12, 18]},
-        {"name": "zip", "encoding": "hash", "buckets": 500},
-        {"name": "seen", "kind": "sequence", "max_length": 5},
-    ],
-}
-_ENTRY = {"path": "a.npy", "bytes": 1, "crc32": "0" * 8}
-_STAGED: dict[str, Any] = {
-    "format": "cloudrec-dataset",
-    "schema_version": 2,
-    "splits": {"train": {"rows": 1, "shards": [{"rows": 1, "files": {"labels": _ENTRY}}]}},
-    "num_embeddings_per_feature": {"C1": 3},
-    "digest": "0" * 64,
-    "encoding": {"digest": "0" * 64, "mapping": {"tables": []}, "files": {"C1": _ENTRY}},
-}
 _COMMITTED = Commit(step=10, owner=1, number=1, world_size=1, base="x", layers=(), fingerprint={}, extra={})
-
-_MODEL: dict[str, Any] = {
-    "tables": 1, "dim": 8, "rows": 100, "hotness": 1, "batch": 8, "bottom": [8], "top": [8],
-    "interaction": "dot", "cross_rank": 0, "seconds": [0.1, 0.2], "rss_bytes": 1 << 20,
-}  # fmt: skip
-_CALIBRATION: dict[str, Any] = {
-    "version": calibration.VERSION,
-    "as_of": "2030-01-01",
-    "memory_bytes": 16 << 30,
-    "rates": [
-        {"ranks": 1, "cache_bytes": 32 << 20, "misfit": 0.1, "constants": {"fixed": 0.1, "products": 0.1}}
-    ],
-    "measured": [
-        {"ranks": 1, "cores": 2, "cache_bytes": 32 << 20, "baseline_bytes": 240 << 20, "models": [_MODEL]}
-    ],
-}
-
-# A valid document of each JSON record, which the strategies change.
-DOCUMENTS: Mapping[str, Any] = {
-    "run": json.loads(RunSpec(name="odd").to_json()),
-    "request": _CLUSTER,
-    "end-event": {
-        "exit_code": 1,
-        "kind": "failed",
-        "cause": "x",
-        "step": 1,
-        "checkpoint": None,
-        "notice": "",
-        "machine_leaves": False,
-    },
-    "settings": {"dataset_path": "x", "checkpoint_dir": "y", "batch_size": 1},
-    "guard-note": json.loads(
-        Note(
-            cluster=ClusterSpec(name="good", provider="local", owner="me", budget_usd=9.0),
-            hourly_usd=2.0,
-            began="2030-01-01T00:00:00+00:00",
-            tariffs=(Tariff(pool="p", instance_type="x", capacity="spot", hourly_usd=2.0, gpus=8),),
-        ).to_json()
-    ),
-    "guard-record": {
-        "end": "2030-01-01T00:00:00+00:00",
-        "at": "2030-01-01T00:00:00+00:00",
-        "halted": True,
-        "pools": ["a"],
-        "left": [],
-    },
-    "moved-end": {"ordered": "2030-01-01T00:00:00+00:00", "expires": "2030-01-01T00:00:00+00:00"},
-    "idle": {"active": 1.0, "stopped": 2.0},
-    "spot": {"at": 1.0, "hourly_usd": {"a": 1.0}},
-    "cost-ledger": {
-        "schema": 1,
-        "since": 1.0,
-        "at": 2.0,
-        "seen": {"u": ["p", "r"]},
-        "rows": [
-            {
-                "day": "2030-01-01",
-                "pool": "p",
-                "instance_type": "x",
-                "capacity": "spot",
-                "run": "r",
-                "node_s": 3.0,
-                "usd": 1.0,
-            }
-        ],
-    },
-    "managed-record": _MANAGED,
-    "turn": _TURN,
-    "host-claim": {"launch": 1, "number": 2, "pod": "x", "endpoint": "y:1", "renewed": 3, "released": False},
-    "launch-request": {
-        **dict.fromkeys(("nodes", "min_nodes", "max_restarts", "gpus", "port"), 1),
-        "agent": ["x"],
-        "program": ["y"],
-        "cpus": 1,
-        "wait_s": 0.5,
-        "environment": {"A": "b"},
-    },
-    "ray-head": {"url": "http://127.0.0.1:1", "pid": 1, "born": "x", "sockets": "/nowhere"},
-    "images": {
-        "schema_version": 1,
-        "built": [dict.fromkeys(("name", "fabric", "device", "version", "builder", "built"), "x")],
-        "pushed": [
-            dict.fromkeys(
-                ("repository", "digest", "tag", "fabric", "device", "version", "cluster", "pushed"), "x"
-            )
-        ],
-    },
-    "smoke-report": {
-        "world_size": 2,
-        "nodes": 1,
-        "ranks": [{"rank": 0, "host": "x", "node": "y", "device": "NVIDIA H100"}],
-        "all_reduce": 2,
-        "bandwidths": [{"operation": "all-reduce", "mib": 1, "gb_s": 1.5, "expected_gb_s": None}],
-    },
-    "outbox": {
-        "known": ["failed:2"],
-        "waiting": [{"notice": _NOTICE, "channel": "slack", "tries": 3, "due": 1.0, "why": ""}],
-        "done": [],
-        "problems": [],
-        "facts": {"state": "FAILED"},
-    },
-    "ray-report": {"launch": 1, "code": 0, "agents": [{"node": "a", "code": 1}]},
-    "api-error": {
-        "kind": "Status",
-        "code": 409,
-        "message": "x",
-        "reason": "Conflict",
-        "details": {
-            "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "x"', "field": ".a"}],
-            "retryAfterSeconds": 1,
-        },
-    },
-    "kubernetes-object": {
-        "name": "x",
-        "labels": {"app.kubernetes.io/managed-by": "cloudrec", "cloudrec/cluster": "a"},
-        "annotations": {"cloudrec/tags": "{}"},
-    },
-    "azure-workflow": {
-        "triggers": {"end": {"recurrence": {"startTime": "2030-01-01T00:00:00Z"}}},
-        "actions": {"a": {"actions": {}}},
-    },
-    "gcp-workflow": {
-        "main": {
-            "steps": [
-                {
-                    "init": {
-                        "assign": [{"deadline": "x"}, {"cluster": {"body": {"nodePools": [{"name": "a"}]}}}]
-                    }
-                }
-            ]
-        }
-    },
-    "dataset-product": {
-        "format": "cloudrec-dataset",
-        "schema_version": 2,
-        "splits": {"train": {"rows": 1, "shards": []}},
-        "num_embeddings_per_feature": {"C1": 1},
-        "digest": "0",
-    },
-    "dataset-trainer": {
-        "format": "cloudrec-dataset",
-        "schema_version": 1,
-        "splits": {"train": {"rows": 1, "shards": [{"rows": 1, "files": {}}]}},
-        "num_embeddings_per_feature": {"C1": 1},
-        "digest": "0",
-        "dense_features": ["I1"],
-    },
-    "commit": _COMMIT,
-    "manifest": {
-        "format": "cloudrec-checkpoint-part",
-        "schema_version": 1,
-        "crc32": 0,
-        "file": "x",
-        "bytes": 1,
-        "parts": [["t", "f4", [1], [0], [1], 0, 4, 1, None]],
-    },
-    "export": {
-        "format": "cloudrec-model",
-        "schema_version": 1,
-        "files": {"../x": {"bytes": 1, "sha256": "0"}},
-        "config": {},
-        "model": {},
-        "step": 1,
-        "quantization": None,
-    },
-    "publication": _PUBLICATION,
-    "goodput": {"kind": "start", "restarted": False, "boot": "b", "boot_s": 1.0, "time": 1.0},
-    "spot-notice": {"action": "terminate", "time": "2030-01-01T00:00:00Z"},
-    "staged-dataset": _STAGED,
-    "calibration": _CALIBRATION,
-    "links": {
-        "version": measured_links.VERSION,
-        "all_to_all_gb_s": 20.0,
-        "all_reduce_gb_s": 150.0,
-        "nodes": 2,
-        "cluster": "good",
-        "as_of": "2030-01-01",
-    },
-    "last-plan": {
-        "offers": [
-            {"number": 1, "provider": "aws", "region": "x", "type": "y", "nodes": 2, "capacity": "spot"}
-        ]
-    },
-    "json": {"a": [1, {"b": None}], "c": 1.5},
-}
 # Readers of a text or a name, which has no structure.
 TEXT_READERS = frozenset({"name", "gcp-description", "trainer-flags", "metadata-token"})
-YAML_READERS: Mapping[str, Any] = {
-    "kubeconfig": _KUBECONFIG,
-    "contexts": _KUBECONFIG,
-    "feature-schema": _SCHEMA,
-    "trainer-config": {
-        "batch_size": 8,
-        "dense_arch_layer_sizes": [8, 4],
-        "learning_rate": 0.1,
-        "table_dims": {"C1": 4},
-    },
-}
 
 
 def _flags(words: list[str]) -> None:
@@ -459,12 +179,73 @@ def _sealed_encoding(data: bytes) -> bytes:
         return data
 
 
-def _export(data: bytes, _text: str, path: Path) -> None:
-    from trainer.serving.document import FILE_NAME  # noqa: PLC0415 - as below
-    from trainer.serving.exported import read_export  # noqa: PLC0415 - it loads torch, for seconds
+def _with_digest(encoding: Any) -> dict[str, Any]:
+    """Return an encoding with the digest that fits its mapping."""
+    mapping = json.dumps(encoding["mapping"], sort_keys=True, separators=(",", ":"))
+    return {**encoding, "digest": hashlib.sha256(mapping.encode()).hexdigest()}
 
+
+def _vocabulary(data: bytes, _text: str, path: Path) -> None:
+    folder = path.parent / "encoded"
+    (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
+    (folder / "vocabulary" / "C1.jsonl").write_bytes(VOCABULARY)
+    try:
+        document = safe_json(data, numbers="any")
+        sound = {**document, "encoding": _with_digest(document["encoding"])}
+        data = json.dumps(sound).encode("utf-8", "surrogatepass")
+    except (ValueError, LookupError, TypeError):
+        pass
+    (folder / known_vocabulary.EXPORT).write_bytes(data)
+    known_vocabulary.load(str(folder))
+
+
+def _dcp_side_file(data: bytes, _text: str, path: Path) -> None:
+    from trainer.commands import interchange  # noqa: PLC0415 - as below
+
+    folder = path.parent / "dcp"
+    (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
+    (folder / "vocabulary" / "C1.jsonl").write_bytes(VOCABULARY)
+    try:
+        document = safe_json(data, numbers="any")
+        extra = {**document["extra"], "encoding": _with_digest(document["extra"]["encoding"])}
+        data = json.dumps({**document, "extra": extra}).encode("utf-8", "surrogatepass")
+    except (ValueError, LookupError, TypeError):
+        pass
+    (folder / interchange.SIDE_FILE).write_bytes(data)
+    interchange._vocabulary_in(folder, interchange._described(folder)["extra"])
+
+
+def _export(data: bytes, _text: str, path: Path) -> None:
+    import torch  # noqa: PLC0415 - it loads for seconds
+
+    from trainer.serving.document import FILE_NAME  # noqa: PLC0415 - as below
+    from trainer.serving.exported import read_export  # noqa: PLC0415 - it loads torch
+    from trainer.serving.scorer import Scorer  # noqa: PLC0415
+
+    digests = {}
+    for name, shape in ARRAYS.items():
+        file = path.parent / name
+        file.parent.mkdir(exist_ok=True)
+        np.save(file, np.zeros(shape, np.float32))
+        digests[name] = {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    try:
+        document = safe_json(data, numbers="any")
+        files = {name: digests.get(name, entry) for name, entry in document["files"].items()}
+        data = json.dumps({**document, "files": files}).encode("utf-8", "surrogatepass")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        pass
     (path.parent / FILE_NAME).write_bytes(data)
-    read_export(path.parent)
+    Scorer(read_export(path.parent), torch.device("cpu"))
+
+
+def _commit(data: bytes, _text: str, _path: Path) -> None:
+    from trainer.loop.saving import resumed_from  # noqa: PLC0415 - it loads torch
+    from trainer.serving.scorer import model_of  # noqa: PLC0415
+
+    commit = parse_commit("here", _resealed(data))
+    _ = commit.bytes, commit.files, [*differences({"dataset": "0", "x": {}}, commit.fingerprint)]
+    resumed_from(commit.extra, "here")
+    model_of(commit.extra, "here")
 
 
 def _publication(data: bytes, _text: str, path: Path) -> None:
@@ -615,7 +396,7 @@ def _notice(data: bytes, _text: str, _path: Path) -> None:
     aws_notice._interruption(MetadataResponse(status=200, headers={}, body=data))
 
 
-_WORK = calibration.measured_work(_MODEL)
+_WORK = calibration.measured_work(MODEL)
 _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "run": lambda _data, text, _path: RunSpec.from_json(text),
     "request": _request,
@@ -646,10 +427,12 @@ _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "dataset-trainer": _trainer_dataset,
     "staged-dataset": _staged,
     "feature-schema": lambda _data, _text, path: load_schema(path),
-    "commit": lambda data, _text, _path: parse_commit("here", _resealed(data)),
-    "manifest": lambda data, _text, _path: parse_manifest("here", _resealed(data)),
+    "commit": _commit,
+    "manifest": lambda data, _text, _path: check_complete(parse_manifest("here", _resealed(data)).parts),
     "export": _export,
     "publication": _publication,
+    "vocabulary": _vocabulary,
+    "dcp-side-file": _dcp_side_file,
     "goodput": lambda _data, _text, path: read_ledger(path),
     "spot-notice": _notice,
     "calibration": _calibration,

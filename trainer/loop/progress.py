@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
+
+from cloudrec_contract.safe_json import record_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +37,17 @@ class Progress:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: dict[str, Any], *, restarts: int) -> Self:
-        """Return the progress of a new attempt from a checkpoint; `restarts` counts torchrun's restarts."""
-        return cls(**values | {"attempt": max(int(values["attempt"]) + 1, restarts)})
+    def from_json(cls, values: object, *, restarts: int) -> Self:
+        """Return the progress of a new attempt from a checkpoint.
+
+        Args:
+            values: what `to_json` returned.
+            restarts: torchrun's restarts.
+
+        Raises:
+            ValueError: they are none of a run.
+        """
+        before = record_of(cls, values, where="progress")
+        if min(before.step, before.epoch, before.position, before.samples, before.attempt) < 0:
+            raise ValueError(f"progress has a negative count: {before}")
+        return replace(before, attempt=max(before.attempt + 1, restarts))

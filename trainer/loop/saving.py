@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer.base.config import DLRM_MODELS, EXPERT_MODELS
@@ -20,6 +20,8 @@ from trainer.sharding.planfile import IN_CHECKPOINT
 from trainer.warm.start import begin_with
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
     from trainer.checkpoint import Checkpointer
@@ -37,7 +39,29 @@ class Resumed:
     """The progress and samples of the attempts before, from a checkpoint."""
 
     progress: Progress
-    seen: SampleDigest  # on rank 0 only: digests are summed over ranks, so only one may contain the past
+    seen: SampleDigest  # on rank 0 only
+
+
+def resumed_from(extra: Mapping[str, Any], place: str) -> Resumed:
+    """Return the progress in the state of a run that a checkpoint has.
+
+    Args:
+        extra: the state.
+        place: where the checkpoint is, for errors.
+
+    Raises:
+        CheckpointError: it has none, or it is malformed.
+    """
+    try:
+        seen = SampleDigest.from_state(extra["samples"])
+        return Resumed(Progress.from_json(extra["progress"], restarts=restarts()), seen)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"{place}: the progress in its newest checkpoint cannot be read: {what}; resume with the version "
+            "of cloudrec that wrote it, or take another checkpoint_dir, where init_from can begin with this "
+            "model"
+        ) from error
 
 
 class Saving:
@@ -135,8 +159,9 @@ class Saving:
         if loaded is None:
             return None
         self.step, extra = loaded
-        seen = SampleDigest.from_state(extra["samples"]) if self.world.is_first else SampleDigest()
-        return Resumed(Progress.from_json(extra["progress"], restarts=restarts()), seen)
+        resumed = resumed_from(extra, self.config.checkpoint_uri)
+        # Digests are summed over ranks, so only one may contain the past.
+        return resumed if self.world.is_first else replace(resumed, seen=SampleDigest())
 
     def near_bytes(self) -> int:
         """Return the bytes that all ranks together read from their machines' disks. Collective."""

@@ -51,6 +51,10 @@ DENSE_TYPES = {
 TABLE_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16}
 
 
+# The largest sizes of a model that is read from a file.
+_MOST_ROWS, _WIDEST, _MOST_PLACES, _MOST_LAYERS = 2**31 - 1, 2**16, 2**16, 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """Sizes of a model.
@@ -95,6 +99,31 @@ class ModelShape:
     model: str = "dlrm"
     tasks: tuple[str, ...] = ()
     task_weights: tuple[float, ...] = ()
+
+    def check(self) -> None:
+        """Raise ValueError for sizes that no model has, as those of a file that was edited by hand."""
+        widths = {"embedding_dim": self.embedding_dim, **self.dims}
+        layers = {"dense_arch": self.dense_arch_layer_sizes, "over_arch": self.over_arch_layer_sizes}
+        counts = {
+            **{f"the rows of table {name}": (rows, _MOST_ROWS) for name, rows in self.num_embeddings.items()},
+            **{f"the width {name}": (width, _WIDEST) for name, width in widths.items()},
+            **{f"a layer of {name}": (size, _WIDEST) for name, sizes in layers.items() for size in sizes},
+            **{f"the length of {name}": (most, _MOST_PLACES) for name, most in self.places.items()},
+            "dcn_num_layers": (self.dcn_num_layers, _MOST_LAYERS),
+            "dcn_low_rank_dim": (self.dcn_low_rank_dim, _WIDEST),
+        }
+        for what, (value, most) in counts.items():
+            if not 0 < value <= most:
+                raise ValueError(f"{what} is {value}; it must be from 1 to {most:,}")
+        if not 0 <= self.num_dense <= _WIDEST:
+            raise ValueError(f"num_dense is {self.num_dense}; it must be from 0 to {_WIDEST:,}")
+        if unknown := sorted({*self.feature_tables.values(), *self.dims} - self.num_embeddings.keys()):
+            raise ValueError(f"{unknown[0]!r} is no table of the model")
+        named = {*self.places, *self.mean_pooled, *self.weighted, *self.item}
+        if unknown := sorted(named - set(self.features)):
+            raise ValueError(f"{unknown[0]!r} is no sparse feature of the model")
+        if not all(layers.values()) or not self.num_embeddings:
+            raise ValueError("it has no layers, or no tables")
 
     @property
     def tables_of_features(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from trainer.checkpoint.format.runs import Files
-from trainer.checkpoint.load.storage import Layers, row_numbers, row_values
+from trainer.checkpoint.load.storage import Layers, dtype_of, row_numbers, row_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class SomeLayers:
         if not parts:
             return None
         first = parts[0][1]
-        values = torch.empty(len(numbers), *first.shape[1:], dtype=getattr(torch, first.dtype))
+        values = torch.empty(len(numbers), *first.shape[1:], dtype=dtype_of(first))
         edges = sorted({edge for _, part in parts for edge in _columns(part)})
         covered = np.zeros((max(len(edges) - 1, 1), len(numbers)), dtype=bool)
         with Files(self._store, self._checked) as files:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer.base.entry import Entry, TensorShard
-from trainer.base.errors import CheckpointError
 from trainer.checkpoint.load.reading import open_committed
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
 from trainer.models.model import make_model
 from trainer.publishing.layers import SomeLayers
 from trainer.serving.publication.format import PRECISIONS
-from trainer.serving.scorer import TrainedModel, check_quantization, parse_shape, scoring_config
+from trainer.serving.scorer import TrainedModel, check_quantization, model_of
 from trainer.tables.tables import quantize_rows
 from trainer.warm.source import CheckpointedModel
 
@@ -47,12 +46,7 @@ class CommittedModel:
         self.store, self.commit, self._kind = store, commit, PRECISIONS[precision]
         self.place = f"{store.uri} at step {commit.step}"
         extra = commit.extra
-        if "config" not in extra or "model" not in extra:
-            raise CheckpointError(
-                f"{self.place}: has no model configuration: an older version wrote it; continue with the run "
-                "for a step, which writes one that does"
-            )
-        config, shape = scoring_config(extra["config"]), parse_shape(extra["model"])
+        config, shape = model_of(extra, self.place)
         check_quantization(shape, self._kind)
         encoding = of_model(extra, self.place)
         dense = {

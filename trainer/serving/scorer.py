@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cloudrec_contract.safe_json import record_of
 from trainer.base.arguments import make_config
 from trainer.base.entry import Entry, TensorShard
 from trainer.base.errors import CheckpointError, ConfigError
@@ -74,12 +75,7 @@ def scoring_config(values: Mapping[str, Any]) -> TrainerConfig:
 def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     """Return the model of a checkpoint, built from the configuration and sizes in it."""
     extra = checkpoint.commit.extra
-    if "config" not in extra or "model" not in extra:
-        raise CheckpointError(
-            f"{checkpoint.place}: has no model configuration: an older version wrote it; "
-            "continue with the run for a step, which writes one that does"
-        )
-    config, shape = scoring_config(extra["config"]), parse_shape(extra["model"])
+    config, shape = model_of(extra, checkpoint.place)
     model = make_model(config, shape, torch.device("cpu"))
     dense = {name: parameter.detach() for name, parameter in model.dense.named_parameters()}
     stored = checkpoint.dtypes()
@@ -120,12 +116,35 @@ def check_quantization(shape: ModelShape, kind: Quantization) -> None:
         raise ConfigError(f"embedding_dim is {shape.embedding_dim}; int4 needs an even one")
 
 
-def parse_shape(values: Mapping[str, Any]) -> ModelShape:
-    """Return the model's sizes from JSON values."""
-    fields: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
-    }
-    return ModelShape(**fields)
+def parse_shape(values: object) -> ModelShape:
+    """Return the model's sizes from JSON values; ValueError if they are none of a model."""
+    shape = record_of(ModelShape, values, where="model")
+    shape.check()
+    return shape
+
+
+def model_of(extra: Mapping[str, Any], place: str) -> tuple[TrainerConfig, ModelShape]:
+    """Return the configuration and the sizes of a checkpoint's model.
+
+    Args:
+        extra: the run's own state in the checkpoint.
+        place: where the checkpoint is, for errors.
+
+    Raises:
+        CheckpointError: it has none, or they are malformed.
+    """
+    if "config" not in extra or "model" not in extra:
+        raise CheckpointError(
+            f"{place}: has no model configuration: an older version wrote it; continue with the run for a "
+            "step, which writes one that does"
+        )
+    try:
+        return scoring_config(extra["config"]), parse_shape(extra["model"])
+    except (ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{place}: its model configuration cannot be read: {error}; use the version of cloudrec that "
+            "wrote it"
+        ) from error
 
 
 class Scorer:

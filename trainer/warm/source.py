@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trainer.base.entry import Entry, TensorShard
-from trainer.base.errors import CheckpointError, ConfigError
+from trainer.base.errors import ConfigError
 from trainer.base.location import is_local, local_path
 from trainer.checkpoint.load.reading import open_committed
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
 from trainer.serving.exported import is_export, read_export
-from trainer.serving.scorer import parse_shape, scoring_config
+from trainer.serving.scorer import model_of
 from trainer.sharding.state import InitialTables
 
 if TYPE_CHECKING:
@@ -67,14 +67,8 @@ class CheckpointedModel:
 
     def __init__(self, checkpoint: CommittedCheckpoint) -> None:
         extra = checkpoint.commit.extra
-        if "config" not in extra or "model" not in extra:
-            raise CheckpointError(
-                f"{checkpoint.place}: has no model configuration: an older version wrote it; continue with "
-                "the run for a step, which writes one that does"
-            )
-        config = scoring_config(extra["config"])
+        config, self.shape = model_of(extra, checkpoint.place)
         self.place, self.step = checkpoint.place, checkpoint.commit.step
-        self.shape = parse_shape(extra["model"])
         encoding = of_model(extra, checkpoint.place)
         self.vocabulary = None if encoding is None else kept_in(checkpoint.store, encoding)
         self._checkpoint = checkpoint

@@ -61,7 +61,7 @@ def _launch(site: Site, how: str, name: str, store: dict[str, str]) -> tuple[Lau
         f"{name}-{how}",
         how,
         settings=settings,
-        storage="s3://bucket",
+        storage=f"s3://bucket/{site.folder.name}",  # both servers have a run of this name
         trainer_config=MODEL,
         environment=store,
         target={"fabric": "none"},

@@ -196,9 +196,11 @@ def parse_commit(where: str, data: bytes) -> Commit:
         layers = tuple(tuple(ManifestReference(*row) for row in layer) for layer in document["layers"])
         if not layers:
             raise DamagedError(f"{where}: it has no layers")
-        return Commit(**kept | {"layers": layers})
+        commit = Commit(**kept | {"layers": layers})
+        _check_commit(commit)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{where}: cannot be read: {error!r}") from error
+    return commit
 
 
 def parse_manifest(where: str, data: bytes) -> LayerManifest:
@@ -278,7 +280,41 @@ def _parse_part(row: list[Any]) -> Part:
         values[key] = tuple(values[key])
     if values["rows"] is not None:
         values["rows"] = PartRows(*values["rows"])
-    return Part(**values)
+    part = Part(**values)
+    rows = part.rows
+    _check_texts(part.name, part.dtype, part.coding, *([] if rows is None else [rows.coding]))
+    _check_counts(part.position, part.length, part.crc32, *part.shape, *part.offsets, *part.sizes)
+    if rows is not None:
+        _check_counts(rows.count, rows.position, rows.length, rows.crc32)
+    if not len(part.shape) == len(part.offsets) == len(part.sizes):
+        raise ValueError(f"{part.name} is at {part.offsets} of {part.shape}, with {part.sizes}")
+    return part
+
+
+def _check_commit(commit: Commit) -> None:
+    """Raise ValueError if a field has another type than those that are written."""
+    _check_counts(commit.step, commit.owner, commit.number, commit.world_size)
+    for reference in commit.references:
+        _check_texts(reference.name)
+        _check_counts(reference.bytes, reference.crc32)
+    if commit.base is not None:
+        _check_texts(commit.base)
+    for name, found in (("fingerprint", commit.fingerprint), ("extra", commit.extra)):
+        if not isinstance(found, dict):
+            raise ValueError(f"{name} is a {type(found).__name__}, not an object")  # noqa: TRY004 - a wrong file
+
+
+# A manifest has a part for each shard of each tensor, so that these checks are few and plain.
+def _check_texts(*values: object) -> None:
+    for value in values:
+        if type(value) is not str:
+            raise ValueError(f"{value!r} is no text")
+
+
+def _check_counts(*values: object) -> None:
+    for value in values:
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{value!r} is no count")
 
 
 def _checksum(document: dict[str, Any]) -> int:

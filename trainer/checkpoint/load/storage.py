@@ -12,7 +12,7 @@ import torch
 
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.format.coding import decode_rows, dequantize, quantized_bytes
-from trainer.checkpoint.format.commit import data_name, differences, read_manifest
+from trainer.checkpoint.format.commit import DamagedError, data_name, differences, read_manifest
 from trainer.checkpoint.format.runs import CHUNK_BYTES, THREADS, Files, rows_run, runs_of, values_run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Layers:
 
     def dtypes(self) -> dict[str, torch.dtype]:
         """Return the type of every tensor, by name."""
-        return {name: getattr(torch, part.dtype) for name, (_, part) in self._some()}
+        return {name: dtype_of(part) for name, (_, part) in self._some()}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every tensor, by name."""
@@ -183,12 +183,15 @@ def _steps(part: Part, begin: int, end: int) -> Iterator[tuple[int, int]]:
 def _row_bytes(part: Part) -> int:
     if part.coding != "raw":
         return quantized_bytes(part.sizes[1], part.coding)
-    return prod(part.sizes[1:]) * _dtype(part).itemsize
+    return prod(part.sizes[1:]) * dtype_of(part).itemsize
 
 
-def _dtype(part: Part) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, part.dtype)
-    return dtype
+def dtype_of(part: Part) -> torch.dtype:
+    """Return torch's type of a part; DamagedError if it has none of this name."""
+    found = getattr(torch, part.dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise DamagedError(f"{part.name}: its type {part.dtype!r} is none of torch {torch.__version__}")
+    return found
 
 
 def _rows_of(files: Files, file: str, part: Part) -> Array:
@@ -217,10 +220,10 @@ def _read_rows(reader: RunReader, part: Part, start: int, stop: int) -> Tensor:
     data = reader.read(start * size, (stop - start) * size)
     if part.coding != "raw":
         values = np.frombuffer(data, dtype=np.uint8).reshape(stop - start, size)
-        return torch.from_numpy(dequantize(values, part.sizes[1], part.coding)).to(_dtype(part))
+        return torch.from_numpy(dequantize(values, part.sizes[1], part.coding)).to(dtype_of(part))
     if not data:
-        return torch.empty((stop - start, *part.sizes[1:]), dtype=_dtype(part))
-    return torch.frombuffer(data, dtype=_dtype(part)).reshape(stop - start, *part.sizes[1:])
+        return torch.empty((stop - start, *part.sizes[1:]), dtype=dtype_of(part))
+    return torch.frombuffer(data, dtype=dtype_of(part)).reshape(stop - start, *part.sizes[1:])
 
 
 def check_fits(layers: Layers, wanted: set[str], fingerprint: Mapping[str, Any] | None) -> None:
