@@ -26,7 +26,7 @@ def bucket(folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
         endpoint = f"http://127.0.0.1:{port}"
         import s3fs  # noqa: PLC0415 - an extra
 
-        files = s3fs.S3FileSystem(endpoint_url=endpoint)
+        files = s3fs.S3FileSystem(endpoint_url=endpoint, use_listings_cache=False)  # pods change it
         files.mkdir("bucket")
         yield (
             files,

@@ -91,6 +91,11 @@ def _pack(folder: Path) -> Archive:
     return pack(work)
 
 
+def _folder(site: Site) -> str:
+    """The test's folder in the bucket, which the tests of both servers share."""
+    return f"bucket/{site.folder.name}"
+
+
 def _launch(
     site: Site, how: str, environment: dict[str, str], name: str, steps: int, **changes: Any
 ) -> tuple[Launcher, RunFolder]:
@@ -105,7 +110,7 @@ def _launch(
     usual = {
         "nodes": 2,
         "nproc_per_node": 1,
-        "storage": "s3://bucket",
+        "storage": f"s3://{_folder(site)}",
         "settings": {"cpus": 1},
         "environment": environment,
         "target": {"fabric": "none"},
@@ -143,7 +148,7 @@ def test_a_script_runs_in_each_operators_pods_with_its_code_requirements_and_sec
     view = view_run(run)
     assert (view.step or 0) >= 3
     assert view.loss == 1 / (view.step or 1)
-    kept = {name.removeprefix("bucket/") for name in files.find("bucket")}
+    kept = {name.removeprefix(f"{_folder(site)}/") for name in files.find(_folder(site))}
     assert {f"runs/{run.name}/checkpoints/%2Erank-{rank}" for rank in range(2)} <= kept
     assert len([name for name in kept if name.startswith("code/")]) == 1
     _assert_no_canary(files, kube, site, run)
