@@ -1,4 +1,4 @@
-"""The driver on a real Ray cluster with a token: CLOUDREC_RAY is the bin folder of an environment with Ray.
+"""The driver on a real Ray cluster with a token; CLOUDREC_RAY may name another environment's bin folder.
 
 Ray always listens on all interfaces, so the cluster has its own network namespace.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ _LIMIT_S = 300
 
 @pytest.mark.soak
 def test_the_driver_restarts_ends_and_moves_agents_on_a_real_cluster(tmp_path: Path) -> None:
-    ray = os.environ.get("CLOUDREC_RAY", "")
-    if not ray:
-        pytest.skip("CLOUDREC_RAY names no bin folder of an environment with ray[default]")
+    ray = os.environ.get("CLOUDREC_RAY") or str(Path(sys.executable).parent)
+    if not (Path(ray) / "ray").is_file():
+        pytest.skip(f"{ray} has no Ray; CLOUDREC_RAY may name the bin folder of another environment")
     own_network = ("unshare", "-n", "--fork", "--pid", "--mount-proc", "--kill-child")
     if subprocess.run([*own_network, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this user may not make its own network")
