@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import s3fs
 from botocore import exceptions
 
+from cloudrec_contract.objectstore.base import is_hidden
 from cloudrec_contract.objectstore.bucket import MARK, BucketStore
+from cloudrec_contract.objectstore.errors import NoObjectError
 from cloudrec_contract.objectstore.retries import TRANSIENT
 from cloudrec_contract.objectstore.schemes import path_in_bucket
 
@@ -68,6 +70,31 @@ class S3Store(BucketStore):
     def is_unanswered(self, error: BaseException) -> bool:
         """See `BucketStore`."""
         return _is_unanswered(error)
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """See `ObjectStore`.
+
+        s3fs searches an empty folder for an object of its name, which needs the permission to read that. The
+        keepers of managed clusters may list some folders and read nothing there.
+        """
+        try:
+            found = self._call(prefix, lambda: self._listed(f"{self._folder}{prefix}"))
+        except NoObjectError:
+            return {}
+        sizes = {key.removeprefix(self._folder): size for key, size in found.items()}
+        return {name: sizes[name] for name in sorted(sizes) if not is_hidden(name)}
+
+    def _listed(self, prefix: str) -> dict[str, int]:
+        """Return the size of each object whose key begins with a prefix, but for markers of folders."""
+        found: dict[str, int] = {}
+        more: dict[str, str] = {}
+        while True:
+            answer = self._ask("list_objects_v2", Prefix=prefix, **more)
+            rows = answer.get("Contents") or ()
+            found |= {row["Key"]: int(row["Size"]) for row in rows if not row["Key"].endswith("/")}
+            if not answer.get("IsTruncated"):
+                return found
+            more = {"ContinuationToken": answer["NextContinuationToken"]}
 
     def _ask_for_bucket(self) -> None:
         self._ask("list_objects_v2", Prefix=self._folder, MaxKeys=1)

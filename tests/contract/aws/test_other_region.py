@@ -79,11 +79,12 @@ def test_runs_and_keepers_use_the_bucket_in_its_own_region(west: Site, tmp_path:
             turns.remove(["00000001.json"])
         run = open_store(run_uri(storage, "r"), StoreOptions())
         assert run.sizes("pods/") == {"pods/p/rank-0.log": 3}
+        assert open_store(run_uri(storage, "waiting"), StoreOptions()).sizes("pods/") == {}
         for forbidden in (run.children, lambda: run.read("pods/p/rank-0.log"), lambda: run.read("data")):
             with pytest.raises(AccessDeniedError):
                 forbidden()
     statuses = [call["status"] for call in west.aws.calls(before) if call["service"] == "s3"]
-    assert statuses.count(301) == 3  # each client learns the region once
+    assert statuses.count(301) == 4  # each client learns the region once
 
 
 def check_names(west: Site) -> None:

@@ -67,6 +67,7 @@ def test_a_keeper_takes_turns_in_the_bucket_and_does_nothing_else_there(
         turns.create("00000001.json", b"{}")
         assert (turns.children(), turns.read("00000001.json")) == ({"00000001.json": 2}, b"{}")
         assert run.sizes("pods/") == {"pods/p/rank-0.log": 2}
+        assert run.sizes("waiting/") == {}
         for forbidden in (
             lambda: turns.put("00000001.json", b"{ }"),
             lambda: turns.remove(["00000001.json"]),
