@@ -185,8 +185,9 @@ class Guard:
                 )
             is_done = self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
         else:
-            are_ended = self._end_runs(self._turns(note))
+            are_ended = self._end_runs()
             is_done = self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
+            is_done = self._stop_shared(note) and is_done  # the nodes do not wait for the storage
         self._tell(note, metered, nodes, end)
         return is_done
 
@@ -344,7 +345,19 @@ class Guard:
             cluster=note.cluster.title, storage=note.storage, open=self.open, report=self.report
         )
 
-    def _end_runs(self, turns: TurnKeeper | None) -> bool:
+    def _stop_shared(self, note: Note) -> bool:
+        """Write that the runs of several clusters which are here are stopped; return whether that is done."""
+        turns = self._turns(note)
+        if turns is None:
+            return True
+        try:
+            stop_shared(self.kube, self.namespace, turns, self.now().timestamp())
+        except KubeError as error:
+            self.report(f"runs may move to another cluster: {error.message}")
+            return False
+        return True
+
+    def _end_runs(self) -> bool:
         """Suspend every run and wait until its pods have ended; return False if a launcher's runs failed.
 
         The round scales the nodes down even if a run cannot be suspended.
@@ -357,12 +370,6 @@ class Guard:
                 except KubeError as error:
                     are_ended = False
                     self.report(f"runs of {launcher.name} are not suspended: {error.message}")
-        if turns is not None:
-            try:
-                stop_shared(self.kube, self.namespace, turns, self.now().timestamp())
-            except KubeError as error:
-                are_ended = False
-                self.report(f"runs may move to another cluster: {error.message}")
         grace_s = self._grace_s() if asked else 0.0
         while asked and self._pods():
             if time.monotonic() - began > min(grace_s + _SPARE_S, _LONGEST_WAIT_S):
