@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fuzz.documents import DOCUMENTS
+from tests.fuzz import readers
+from tests.fuzz.documents import ARRAYS, DOCUMENTS
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.format.commit import DamagedError, Part, _seal, parse_commit, parse_manifest
 from trainer.checkpoint.load.storage import dtype_of
@@ -60,6 +63,13 @@ def test_a_manifest_with_a_part_of_another_type_is_damaged(at: int, value: objec
         parse_manifest("here", _seal({**sound, "parts": [part]}))
 
 
+@pytest.mark.parametrize("change", [{"file": 7}, {"bytes": float("inf")}, {"bytes": -1}, {"parts": None}])
+def test_a_manifest_with_a_field_of_another_type_is_damaged(change: dict[str, Any]) -> None:
+    sound = {name: value for name, value in DOCUMENTS["manifest"].items() if name != "crc32"}
+    with pytest.raises(DamagedError, match="here: cannot be read"):
+        parse_manifest("here", _seal({**sound, **change}))
+
+
 @pytest.mark.parametrize("name", ["float3", "save", "__name__"])
 def test_a_type_that_torch_does_not_have_is_damage(name: str) -> None:
     part = Part("dense/a", name, (1,), (0,), (1,), 0, 4, 0)
@@ -80,6 +90,8 @@ def test_a_type_that_torch_does_not_have_is_damage(name: str) -> None:
         ({"mean_pooled": ["C9"]}, "'C9' is no sparse feature"),
         ({"sequences": {"C1": 0}}, "the length of C1 is 0"),
         ({"over_arch_layer_sizes": []}, "no layers"),
+        ({"over_arch_layer_sizes": [0, 1]}, "layer 0 of over_arch is 0"),
+        ({"over_arch_layer_sizes": [4, 2]}, "its MLPs end with 4 and 2, not with 4 and 1"),
         ({"over_arch_layer_sizes": [4, "1"]}, r"over_arch_layer_sizes\[1\] is"),
         ({"num_dense": -1}, "num_dense is -1"),
         ({"later": 1}, "unknown field"),
@@ -91,6 +103,29 @@ def test_sizes_that_no_model_has_are_refused(change: dict[str, Any], words: str)
         parse_shape({**MODEL, **change})
     with pytest.raises(CheckpointError, match=f"here: its model configuration cannot be read: .*{words}"):
         model_of({**EXTRA, "model": {**MODEL, **change}}, "here")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"files": {name: {} for name in ARRAYS if "dense/top.layers.1.bias" not in name}}, "is missing"),
+        (
+            {"model": {**MODEL, "over_arch_layer_sizes": [8, 1]}},
+            r"dense/top.layers.0.weight is \(4, 5\), not",
+        ),
+        ({"quantization": ["int8"]}, "quantization is"),
+        ({"model": {**MODEL, "num_embeddings": {"C1": 5}}}, r"the table C1 is \(4, 4\), not \(5, 4\)"),
+        ({"model": {**MODEL, "num_embeddings": {"C2": 4}}}, "'C1' is no table of the model"),
+        ({"model": {**MODEL, "managed": ["C1"]}}, "managed/C1 is missing"),
+    ],
+)
+def test_an_export_without_an_array_of_its_model_is_refused(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    sound = DOCUMENTS["export"]
+    readers.read("export", json.dumps(sound).encode(), tmp_path)
+    with pytest.raises(CheckpointError, match=words):
+        readers.read("export", json.dumps({**sound, **change}).encode(), tmp_path)
 
 
 def test_a_checkpoint_without_a_model_is_of_an_older_version() -> None:

@@ -20,6 +20,7 @@ from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
+from trainer.base.config import DLRM_MODELS
 from trainer.models.compiled import CompiledDense
 from trainer.models.dense_ops import CrossNet, FusedMLP, interaction, pair_indices
 from trainer.models.gradients import ClippedGradient, ScaledGradient
@@ -107,7 +108,11 @@ class ModelShape:
         counts = {
             **{f"the rows of table {name}": (rows, _MOST_ROWS) for name, rows in self.num_embeddings.items()},
             **{f"the width {name}": (width, _WIDEST) for name, width in widths.items()},
-            **{f"a layer of {name}": (size, _WIDEST) for name, sizes in layers.items() for size in sizes},
+            **{
+                f"layer {number} of {name}": (size, _WIDEST)
+                for name, sizes in layers.items()
+                for number, size in enumerate(sizes)
+            },
             **{f"the length of {name}": (most, _MOST_PLACES) for name, most in self.places.items()},
             "dcn_num_layers": (self.dcn_num_layers, _MOST_LAYERS),
             "dcn_low_rank_dim": (self.dcn_low_rank_dim, _WIDEST),
@@ -124,6 +129,11 @@ class ModelShape:
             raise ValueError(f"{unknown[0]!r} is no sparse feature of the model")
         if not all(layers.values()) or not self.num_embeddings:
             raise ValueError("it has no layers, or no tables")
+        ends = (self.dense_arch_layer_sizes[-1], self.over_arch_layer_sizes[-1])
+        if self.model in DLRM_MODELS and ends != (self.embedding_dim, 1):
+            raise ValueError(
+                f"its MLPs end with {ends[0]} and {ends[1]}, not with {self.embedding_dim} and 1"
+            )
 
     @property
     def tables_of_features(self) -> dict[str, str]:

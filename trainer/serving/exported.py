@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from trainer.data.encoding import of_model
 from trainer.serving.document import FILE_NAME, FORMAT, SCHEMA_VERSION, encode_document
 from trainer.serving.items import read_items
 from trainer.serving.scorer import TrainedModel, parse_shape, scoring_config
-from trainer.tables.tables import BITS, row_bytes
+from trainer.tables.tables import BITS, Quantization, row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,7 +104,7 @@ def read_export(folder: Path) -> TrainedModel:
             config=scoring_config(document["config"]),
             shape=parse_shape(document["model"]),
             step=int(document["step"]),
-            quantization=document["quantization"],
+            quantization=_quantization(document["quantization"]),
             tables=_of_kind(tensors, "tables"),
             dense=_of_kind(tensors, "dense"),
             managed=_of_kind(tensors, "managed"),
@@ -115,6 +115,14 @@ def read_export(folder: Path) -> TrainedModel:
         raise CheckpointError(f"{path}: cannot be read: {error!r}; export the model again") from error
     _check_tables(path, trained)
     return trained
+
+
+def _quantization(value: object) -> Quantization:
+    """Return the kind of an export's tables; ValueError for another value."""
+    for known in get_args(Quantization):
+        if known == value:
+            return cast("Quantization", known)
+    raise ValueError(f"quantization is {value!r}, not one of {', '.join(get_args(Quantization))}")
 
 
 def is_export(folder: Path) -> bool:
@@ -149,6 +157,8 @@ def _load(path: Path, entry: dict[str, Any]) -> Tensor:
 
 def _check_tables(path: Path, trained: TrainedModel) -> None:
     kind = trained.quantization
+    if unknown := sorted(trained.tables.keys() - trained.shape.num_embeddings.keys()):
+        raise CheckpointError(f"{path}: {unknown[0]!r} is no table of the model; export it again")
     for name, rows in trained.shape.num_embeddings.items():
         dim = trained.shape.dim(name)
         width = row_bytes(dim, kind) if kind in BITS else dim

@@ -161,7 +161,7 @@ class Scorer:
         shape = trained.shape
         self.managed = ManagedIds(shape.managed, shape.num_embeddings, shape.tables_of_keys)
         for name, table in self.managed.tables.items():
-            table.ids.copy_(trained.managed[name])
+            _copy(f"managed/{name}", table.ids, trained.managed.get(name))
         self.managed.reindex()
 
     @torch.no_grad()
@@ -213,9 +213,22 @@ def _make_tables(model: EmbeddingModel, trained: TrainedModel, device: torch.dev
 
 @torch.no_grad()
 def copy_dense(model: EmbeddingModel, dense: Mapping[str, Tensor]) -> None:
-    """Copy the weights behind the tables into a model."""
+    """Copy the weights behind the tables into a model.
+
+    Raises:
+        CheckpointError: an array is missing, or has another shape than the model's.
+    """
     for name, parameter in model.dense.named_parameters():
-        parameter.copy_(dense[name])
+        _copy(f"dense/{name}", parameter, dense.get(name))
+
+
+def _copy(name: str, into: Tensor, found: Tensor | None) -> None:
+    if found is None or found.shape != into.shape:
+        has = "missing" if found is None else str(tuple(found.shape))
+        raise CheckpointError(
+            f"the model's array {name} is {has}, not {tuple(into.shape)}; export or publish the model again"
+        )
+    into.copy_(found)
 
 
 def _whole(tensor: Tensor) -> Entry:

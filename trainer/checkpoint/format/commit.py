@@ -208,7 +208,9 @@ def parse_manifest(where: str, data: bytes) -> LayerManifest:
     try:
         document = _open(where, data, MANIFEST_FORMAT)
         parts = tuple(_parse_part(row) for row in document["parts"])
-        return LayerManifest(str(document["file"]), int(document["bytes"]), parts)
+        _check_texts(document["file"])
+        _check_counts(document["bytes"])
+        return LayerManifest(document["file"], document["bytes"], parts)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{where}: cannot be read: {error!r}") from error
 
