@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from cloudrec.app.planning import calibration
 from cloudrec.app.run import measured_links
@@ -47,6 +50,62 @@ _MODEL_CONFIG: dict[str, Any] = {
     "table_constraints": {},
     "checkpoint_dir": None,
 }
+# The shapes of an export's arrays, by name, for the model of the documents.
+ARRAYS: Mapping[str, tuple[int, ...]] = {
+    "tables/C1.npy": (4, 4),
+    "dense/bottom.layers.0.weight.npy": (4, 1),
+    "dense/bottom.layers.0.bias.npy": (4,),
+    "dense/bottom.layers.1.weight.npy": (4, 4),
+    "dense/bottom.layers.1.bias.npy": (4,),
+    "dense/top.layers.0.weight.npy": (4, 5),
+    "dense/top.layers.0.bias.npy": (4,),
+    "dense/top.layers.1.weight.npy": (1, 4),
+    "dense/top.layers.1.bias.npy": (1,),
+}
+
+
+def _npy(shape: tuple[int, ...]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros(shape, np.float32))
+    return file.getvalue()
+
+
+def _piece(name: str, object_: str) -> dict[str, Any]:
+    """Return the place of an array's file in an object that has all of them."""
+    names = list(ARRAYS)
+    before = sum(len(_npy(ARRAYS[each])) for each in names[: names.index(name)])
+    file = _npy(ARRAYS[name])
+    digest = hashlib.sha256(file).hexdigest()
+    return {"object": object_, "position": before, "bytes": len(file), "sha256": digest}
+
+
+PUBLISHED = "data/00000002.0a0b0c0d/whole.bin"  # the object of the publication
+FILES = b"".join(map(_npy, ARRAYS.values()))  # its bytes
+_PUBLICATION = {
+    "format": "cloudrec-publication",
+    "schema_version": 1,
+    "version": 2,
+    "token": "0a0b0c0d",
+    "created": "2030-01-01T00:00:00+00:00",
+    "parent": None,
+    "full": True,
+    "delta": False,
+    "precision": "fp32",
+    "step": 10,
+    "source": {"step": 10, "base": None, "layers": [[["step-5/rank-0.json", 123, 5]]]},
+    "found_by": "",
+    "export": {"step": 10, "quantization": "none", "config": _MODEL_CONFIG, "model": _MODEL_SHAPE},
+    "arrays": {
+        "tables/C1": {
+            "dtype": "<f4",
+            "shape": [4, 4],
+            "whole": _piece("tables/C1.npy", PUBLISHED),
+            "change": None,
+        }
+    },
+    "files": {name: _piece(name, PUBLISHED) for name in ARRAYS if name.startswith("dense/")},
+    "listed": list(ARRAYS),
+}
 _COMMIT = {
     "format": "cloudrec-checkpoint",
     "schema_version": 2,
@@ -72,33 +131,6 @@ _COMMIT = {
         "model": _MODEL_SHAPE,
     },
 }
-_PIECE = {"object": "data/00000002.0a0b0c0d/changes.bin", "position": 0, "bytes": 4, "sha256": "0" * 64}
-_PUBLICATION = {
-    "format": "cloudrec-publication",
-    "schema_version": 1,
-    "version": 2,
-    "token": "0a0b0c0d",
-    "created": "2030-01-01T00:00:00+00:00",
-    "parent": {"version": 1, "sha256": "0" * 64},
-    "full": False,
-    "delta": True,
-    "precision": "fp32",
-    "step": 10,
-    "source": {"step": 10, "base": None, "layers": [[["step-5/rank-0.json", 123, 5]]]},
-    "found_by": "layers",
-    "export": {"step": 10},
-    "arrays": {
-        "tables/C1": {
-            "dtype": "<f4",
-            "shape": [9, 1],
-            "whole": None,
-            "change": {"count": 1, "numbers": _PIECE, "values": _PIECE},
-        }
-    },
-    "files": {"dense/x.npy": _PIECE},
-    "listed": ["tables/C1.npy", "dense/x.npy"],
-}
-
 _TURN: dict[str, Any] = {
     "number": 1, "launch": 1, "clusters": ["a", "b"], "cluster": "a", "by": "", "at": 1.0, "reason": "",
     "step": None, "steps": 9, "ended": "",
@@ -163,18 +195,6 @@ _CALIBRATION: dict[str, Any] = {
     ],
 }
 
-# The shapes of an export's arrays, by name, for the model of the documents.
-ARRAYS: Mapping[str, tuple[int, ...]] = {
-    "tables/C1.npy": (4, 4),
-    "dense/bottom.layers.0.weight.npy": (4, 1),
-    "dense/bottom.layers.0.bias.npy": (4,),
-    "dense/bottom.layers.1.weight.npy": (4, 4),
-    "dense/bottom.layers.1.bias.npy": (4,),
-    "dense/top.layers.0.weight.npy": (4, 5),
-    "dense/top.layers.0.bias.npy": (4,),
-    "dense/top.layers.1.weight.npy": (1, 4),
-    "dense/top.layers.1.bias.npy": (1,),
-}
 # Two values of one feature, and the encoding of data that has them.
 VOCABULARY = b'"a"\n"b"\n'
 _ENCODING: dict[str, Any] = {

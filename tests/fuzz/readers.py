@@ -57,7 +57,7 @@ from cloudrec.spec.requests import read_request
 from cloudrec_contract.end_event import EndEvent
 from cloudrec_contract.safe_json import RecordError, record_of, safe_json
 from cloudrec_contract.settings import SettingsError, TrainerSettings
-from tests.fuzz.documents import ARRAYS, DOCUMENTS, MODEL, VOCABULARY
+from tests.fuzz.documents import ARRAYS, DOCUMENTS, FILES, MODEL, PUBLISHED, VOCABULARY
 from trainer.base.arguments import parse_arguments, read_config_file
 from trainer.base.errors import TrainerError
 from trainer.checkpoint.format.commit import (
@@ -249,13 +249,21 @@ def _commit(data: bytes, _text: str, _path: Path) -> None:
 
 
 def _publication(data: bytes, _text: str, path: Path) -> None:
+    import torch  # noqa: PLC0415 - as above
+
+    from trainer.serving.publication.source import PublicationSource  # noqa: PLC0415 - as above
+    from trainer.serving.scorer import Scorer  # noqa: PLC0415
+
     folder = path.parent / "publication"
     (folder / "versions").mkdir(parents=True, exist_ok=True)
     seal = json.dumps({"sha256": hashlib.sha256(data.partition(b"\n")[0]).hexdigest()}).encode()
     (folder / manifest_name(2)).write_bytes(data.partition(b"\n")[0] + b"\n" + seal)
+    object_ = folder / PUBLISHED
+    object_.parent.mkdir(parents=True, exist_ok=True)
+    object_.write_bytes(FILES)
     reader = PublicationReader(str(folder))
     identity.shared_layers(reader.versions.manifest(2).source, _COMMITTED)
-    reader.load("2")
+    Scorer(PublicationSource(str(folder)).load("00000002", None), torch.device("cpu"))
 
 
 def _workflow(data: bytes, _text: str, _path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz import readers
+from tests.fuzz.documents import DOCUMENTS
 from tests.tallies import Tally
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +49,11 @@ def test_100_000_bad_inputs_end_in_no_traceback(tally: Tally) -> None:
     tally(report.strip().splitlines()[-1])
     assert code == 0, report
     assert REPORT in report
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_each_reader_accepts_its_valid_document(name: str, tmp_path: Path) -> None:
+    """A reader that refuses the document at its first field would be judged by nothing else."""
+    data = json.dumps(DOCUMENTS[name]).encode()
+    (tmp_path / "record").write_bytes(data)
+    readers.read(name, data, tmp_path)
