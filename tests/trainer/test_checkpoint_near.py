@@ -49,7 +49,8 @@ def _resumed(writer: Checkpointer) -> Model:
 
 def _data_reads(cloud: CloudPlace) -> int:
     """How often the bytes of a data file were requested."""
-    return sum(each.method == "GET" and ".bin" in each.path for each in cloud.proxy.requests)
+    reads = (each.path for each in cloud.proxy.requests if each.method == "GET")
+    return sum(".bin" in path and "list-type=" not in path for path in reads)
 
 
 def _copies(near: Path) -> dict[str, Path]:
