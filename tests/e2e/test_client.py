@@ -19,9 +19,10 @@ folder = pathlib.Path(os.environ["CLOUDREC_CHECKPOINTS"])
 first = int((folder / "step").read_text()) if (folder / "step").exists() else 0
 for step in range(first + 1, int(sys.argv[1]) + 1):
     time.sleep(0.05)
-    (folder / "step").write_text(str(step))
     cloudrec.log(step=step, loss=1 / step)
     print("step", step, flush=True)
+    (folder / "new").write_text(str(step))
+    (folder / "new").replace(folder / "step")  # last: a step that is saved was printed
     if step == 3 and "--fail" in sys.argv:
         sys.exit(64)
 """
