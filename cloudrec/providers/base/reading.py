@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ _ATTEMPTS = 10
 _OURS = {"cloudrec", "cloudrec_contract"}
 _SHOWN = 200  # characters of an error's message
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+# stamina logs each retry; without a handler, logging would print that to stderr.
+logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
 def read(work: Callable[[], T], *, again: Again, speed: float) -> T:
