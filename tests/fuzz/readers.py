@@ -179,6 +179,13 @@ def _sealed_encoding(data: bytes) -> bytes:
         return data
 
 
+def _encoded(folder: Path) -> Path:
+    """Return a new folder with the vocabulary of the documents."""
+    (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
+    (folder / "vocabulary" / "C1.jsonl").write_bytes(VOCABULARY)
+    return folder
+
+
 def _with_digest(encoding: Any) -> dict[str, Any]:
     """Return an encoding with the digest that fits its mapping."""
     mapping = json.dumps(encoding["mapping"], sort_keys=True, separators=(",", ":"))
@@ -186,9 +193,7 @@ def _with_digest(encoding: Any) -> dict[str, Any]:
 
 
 def _vocabulary(data: bytes, _text: str, path: Path) -> None:
-    folder = path.parent / "encoded"
-    (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
-    (folder / "vocabulary" / "C1.jsonl").write_bytes(VOCABULARY)
+    folder = _encoded(path.parent / "encoded")
     try:
         document = safe_json(data, numbers="any")
         sound = {**document, "encoding": _with_digest(document["encoding"])}
@@ -202,9 +207,7 @@ def _vocabulary(data: bytes, _text: str, path: Path) -> None:
 def _dcp_side_file(data: bytes, _text: str, path: Path) -> None:
     from trainer.commands import interchange  # noqa: PLC0415 - as below
 
-    folder = path.parent / "dcp"
-    (folder / "vocabulary").mkdir(parents=True, exist_ok=True)
-    (folder / "vocabulary" / "C1.jsonl").write_bytes(VOCABULARY)
+    folder = _encoded(path.parent / "dcp")
     try:
         document = safe_json(data, numbers="any")
         extra = {**document["extra"], "encoding": _with_digest(document["extra"]["encoding"])}
