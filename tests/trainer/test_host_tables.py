@@ -15,12 +15,14 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 
 from tests.trainer.support_learner import make_learner, train_losses
 from trainer.base.errors import ConfigError
-from trainer.native import load_rows
+from trainer.native import library as native
+from trainer.native.rows import load_rows
 from trainer.tables.host_tables import HostTables
 from trainer.tables.kernels import table_kernels, table_pieces
 from trainer.tables.row_rules import KINDS, make_states, update_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from torch import Tensor
@@ -96,6 +98,41 @@ def test_outputs_weights_and_states_equal_those_of_fbgemm(kind: str, most: int, 
         torch.testing.assert_close(weight, expected, rtol=1e-5, atol=1e-6)
     for states, expected in zip(ours.split_optimizer_states(), theirs.split_optimizer_states(), strict=True):
         torch.testing.assert_close(list(states), list(expected), rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(params=["OpenMP", "Python's threads"])
+def threads(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[int], None]]:
+    """Set the number of threads, of each kind."""
+    if request.param != "OpenMP":
+        monkeypatch.setattr(native, "openmp_team", lambda: None)
+    elif native.openmp_team() is None:
+        pytest.skip("torch uses no OpenMP here")
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_weights_and_states_do_not_depend_on_the_threads(threads: Callable[[int], None]) -> None:
+    found = []
+    for count in (1, 2, 3, 7):  # more than there are features, too
+        threads(count)
+        ours = _tables("adam", library=True)
+        outputs = _train(ours, most=3)
+        states = [state for each in ours.split_optimizer_states() for state in each]
+        found.append([*outputs, *ours.split_embedding_weights(), *states])
+    for others in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+def test_an_id_without_a_row_is_refused_by_its_position(threads: Callable[[int], None]) -> None:
+    tables = _tables("sgd", library=True)
+    ids, offsets = _ids(most=1, seed=0)
+    ids[2 * BATCH + 40] = ids[3 * BATCH + 5] = 10_000
+    threads(3)
+    with pytest.raises(IndexError, match=f"id {2 * BATCH + 40} of the step is not a row"):
+        tables.update(ids, offsets, torch.zeros(BATCH, len(ROWS) * DIM))
 
 
 @BOTH

@@ -10,11 +10,11 @@
  * weights: [rows of all tables, dim]; first_rows[feature] is where a feature's table begins
  * out, gradient: row `sample` begins at sample * stride, feature f's columns at f * dim
  *
- * Both functions do a part of the work, so that threads can share it, and return -1, or the position
- * of an id that its table does not have: that part has changed nothing then. -2: no memory.
+ * Both kernels do a part of the work (share.h): look_up some samples, update some features. A part with an
+ * id that its table does not have has changed nothing.
  */
+#include "share.h"
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,16 +34,25 @@ static inline void fetch(const float *row, int64_t dim, int write)
     }
 }
 
-int64_t look_up(const float *weights, const int64_t *ids, const int64_t *offsets, const int64_t *first_rows,
-                const int64_t *rows, int64_t features, int64_t batch, int64_t dim, int64_t first_sample,
-                int64_t last_sample, float *out, int64_t stride)
+struct look_up {
+    const float *weights;
+    const int64_t *ids, *offsets, *first_rows, *rows;
+    float *out;
+    int64_t features, batch, dim, stride;
+};
+
+int64_t look_up(const void *job, int64_t first_sample, int64_t last_sample)
 {
+    const struct look_up *all = job;
+    const float *weights = all->weights;
+    const int64_t *ids = all->ids, *offsets = all->offsets, *first_rows = all->first_rows, *rows = all->rows;
+    const int64_t features = all->features, batch = all->batch, dim = all->dim;
     for (int64_t feature = 0; feature < features; feature++)
         for (int64_t at = offsets[feature * batch + first_sample]; at < offsets[feature * batch + last_sample]; at++)
             if ((uint64_t)ids[at] >= (uint64_t)rows[feature])
                 return at;
     for (int64_t sample = first_sample; sample < last_sample; sample++) {
-        float *row_out = out + sample * stride;
+        float *row_out = all->out + sample * all->stride;
         for (int64_t feature = 0; feature < features; feature++, row_out += dim) {
             int64_t ahead = feature + AHEAD, later = sample;
             if (ahead >= features) {
@@ -68,7 +77,7 @@ int64_t look_up(const float *weights, const int64_t *ids, const int64_t *offsets
             }
         }
     }
-    return -1;
+    return DONE;
 }
 
 struct visit {
@@ -80,6 +89,15 @@ struct visit {
 struct rule {
     int64_t kind;
     float rate, eps, first_correction, second_correction;
+};
+
+struct update {
+    float *weights, *first_state, *second_state;
+    const int64_t *ids, *offsets, *first_rows, *rows;
+    const float *gradient;
+    int64_t first_width, second_width; /* of a row's state; 0 for none */
+    int64_t batch, dim, stride;
+    struct rule rule;
 };
 
 /* The rests are not computed: 1 - 0.999f is 5e-5 off. */
@@ -169,13 +187,15 @@ static int64_t widest(const int64_t *offsets, int64_t first_feature, int64_t las
     return most;
 }
 
-int64_t update(float *weights, float *first_state, float *second_state, int64_t first_width, int64_t second_width,
-               const int64_t *ids, const int64_t *offsets, const int64_t *first_rows, const int64_t *rows,
-               int64_t first_feature, int64_t last_feature, int64_t batch, int64_t dim, const float *gradient,
-               int64_t stride, int64_t kind, float rate, float eps, float first_correction, float second_correction)
+int64_t update(const void *job, int64_t first_feature, int64_t last_feature)
 {
+    const struct update *all = job;
+    float *weights = all->weights, *first_state = all->first_state, *second_state = all->second_state;
+    const int64_t *ids = all->ids, *offsets = all->offsets, *first_rows = all->first_rows, *rows = all->rows;
+    const float *gradient = all->gradient;
+    const int64_t first_width = all->first_width, second_width = all->second_width;
+    const int64_t batch = all->batch, dim = all->dim, stride = all->stride;
     const int64_t base = offsets[first_feature * batch], count = offsets[last_feature * batch] - base;
-    const struct rule rule = {kind, rate, eps, first_correction, second_correction};
     for (int64_t feature = first_feature; feature < last_feature; feature++)
         for (int64_t at = offsets[feature * batch]; at < offsets[(feature + 1) * batch]; at++)
             if ((uint64_t)ids[at] >= (uint64_t)rows[feature])
@@ -190,7 +210,7 @@ int64_t update(float *weights, float *first_state, float *second_state, int64_t 
     uint8_t *follows = malloc(count + 1);
     struct visit *visits = malloc(sizeof(struct visit) * (count + 1));
     float *sum = malloc(sizeof(float) * dim);
-    int64_t result = -2, made = 0;
+    int64_t result = NO_MEMORY, made = 0;
     if (!slots || !more || !samples || !follows || !visits || !sum)
         goto done;
     for (int64_t feature = first_feature; feature < last_feature; feature++)
@@ -226,10 +246,10 @@ int64_t update(float *weights, float *first_state, float *second_state, int64_t 
             }
             total = sum;
         }
-        update_row(&rule, weights + visit->row * dim, first_state + visit->row * first_width,
+        update_row(&all->rule, weights + visit->row * dim, first_state + visit->row * first_width,
                    second_state + visit->row * second_width, total, dim);
     }
-    result = -1;
+    result = DONE;
 done:
     free(slots);
     free(more);

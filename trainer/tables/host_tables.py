@@ -7,8 +7,6 @@ operations do the same.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,20 +14,18 @@ from torch import Tensor, nn
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from trainer.base.errors import ConfigError
-from trainer.native import load_rows
+from trainer.native.rows import LookUpJob, UpdateJob, load_rows
 from trainer.tables.kernels import replace_kernels, table_kernels, takes_weights
 from trainer.tables.row_rules import BETAS, KINDS, STATE_WIDTHS, update_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from ctypes import CDLL
 
     from torchrec.distributed.model_parallel import DistributedModelParallel
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
     from trainer.base.config import TrainerConfig
-
-_FOUND_ALL, _NO_MEMORY = -1, -2
+    from trainer.native.library import Library
 
 
 def take_over_tables(model: DistributedModelParallel, config: TrainerConfig, *, ranks: int) -> None:
@@ -97,7 +93,7 @@ class HostTables(nn.Module):
     the sums of the bags' rows, [batch, features * dim]. Backward updates the rows.
     """
 
-    def __init__(self, kernel: Any, *, kind: str, eps: float, library: CDLL | None) -> None:  # noqa: ANN401 - untyped
+    def __init__(self, kernel: Any, *, kind: str, eps: float, library: Library | None) -> None:  # noqa: ANN401 - untyped
         super().__init__()
         self.kernel = kernel
         self.kind = kind
@@ -113,7 +109,6 @@ class HostTables(nn.Module):
         self._states = self._find_states(total)
         # An input with a gradient, without which autograd would not call _LookUp.backward: ids have none.
         self._anchor = torch.zeros((), requires_grad=True)
-        self._threads: ThreadPoolExecutor | None = None
 
     def forward(self, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None = None) -> Tensor:
         """Return the sums of the bags' rows; see the class."""
@@ -145,7 +140,7 @@ class HostTables(nn.Module):
             )
             return bags.view(len(self._rows), batch, self._dim).transpose(0, 1).reshape(batch, -1)
         out = torch.empty(batch, len(self._rows) * self._dim)
-        self._share(batch, lambda first, last: self._look_up_natively(ids, offsets, out, first, last))
+        self._look_up_natively(self._library, ids, offsets, out)
         return out
 
     def update(self, ids: Tensor, offsets: Tensor, gradient: Tensor) -> None:
@@ -156,12 +151,7 @@ class HostTables(nn.Module):
         if self._library is None:
             self._update_by_torch(ids, offsets, gradient)
         else:
-            corrections = [1 - beta ** int(self.iter) for beta in BETAS]
-            rates = (self.kernel.get_learning_rate(), self.eps, *corrections)
-            self._share(
-                len(self._rows),
-                lambda *part: self._update_natively(ids, offsets, gradient, rates, part),
-            )
+            self._update_natively(self._library, ids, offsets, gradient)
 
     def _find_states(self, total: int) -> tuple[Tensor, ...]:
         """Return all tables' states, [rows, dim] or [rows]: fbgemm's memory for adagrad, otherwise zeros."""
@@ -193,61 +183,51 @@ class HostTables(nn.Module):
         step = (len(offsets) - 1) // len(self._rows) if batch is None else batch
         return values.repeat_interleave(offsets[::step].diff() if step else offsets[:0])
 
-    def _look_up_natively(self, ids: Tensor, offsets: Tensor, out: Tensor, first: int, last: int) -> int:
-        return int(
-            self._library.look_up(  # type: ignore[union-attr] # only called where there is one
-                self._weights.data_ptr(),
-                ids.data_ptr(),
-                offsets.data_ptr(),
-                self._first_rows.data_ptr(),
-                self._rows.data_ptr(),
-                len(self._rows),
-                len(out),
-                self._dim,
-                first,
-                last,
-                out.data_ptr(),
-                out.stride(0),
-            )
+    def _look_up_natively(self, library: Library, ids: Tensor, offsets: Tensor, out: Tensor) -> None:
+        job = LookUpJob(
+            weights=self._weights.data_ptr(),
+            ids=ids.data_ptr(),
+            offsets=offsets.data_ptr(),
+            first_rows=self._first_rows.data_ptr(),
+            rows=self._rows.data_ptr(),
+            out=out.data_ptr(),
+            features=len(self._rows),
+            batch=len(out),
+            dim=self._dim,
+            stride=out.stride(0),
         )
+        _refuse_id(library.run("look_up", job, len(out)))
 
-    def _update_natively(
-        self, ids: Tensor, offsets: Tensor, gradient: Tensor, rates: Sequence[float], part: tuple[int, int]
-    ) -> int:
-        pointers = [state.data_ptr() for state in self._states] + [0, 0]
-        widths = [width or self._dim for width in STATE_WIDTHS[self.kind]] + [0, 0]
-        return int(
-            self._library.update(  # type: ignore[union-attr] # only called where there is one
-                self._weights.data_ptr(),
-                *pointers[:2],
-                *widths[:2],
-                ids.data_ptr(),
-                offsets.data_ptr(),
-                self._first_rows.data_ptr(),
-                self._rows.data_ptr(),
-                *part,
-                len(gradient),
-                self._dim,
-                gradient.data_ptr(),
-                gradient.stride(0),
-                KINDS.index(self.kind),
-                *rates,
-            )
+    def _update_natively(self, library: Library, ids: Tensor, offsets: Tensor, gradient: Tensor) -> None:
+        first, second = [*(state.data_ptr() for state in self._states), 0, 0][:2]
+        widths = [*(width or self._dim for width in STATE_WIDTHS[self.kind]), 0, 0]
+        corrections = [1 - beta ** int(self.iter) for beta in BETAS]
+        job = UpdateJob(
+            weights=self._weights.data_ptr(),
+            first_state=first,
+            second_state=second,
+            ids=ids.data_ptr(),
+            offsets=offsets.data_ptr(),
+            first_rows=self._first_rows.data_ptr(),
+            rows=self._rows.data_ptr(),
+            gradient=gradient.data_ptr(),
+            first_width=widths[0],
+            second_width=widths[1],
+            batch=len(gradient),
+            dim=self._dim,
+            stride=gradient.stride(0),
+            kind=KINDS.index(self.kind),
+            rate=self.kernel.get_learning_rate(),
+            eps=self.eps,
+            first_correction=corrections[0],
+            second_correction=corrections[1],
         )
+        _refuse_id(library.run("update", job, len(self._rows)))
 
-    def _share(self, count: int, work: Callable[[int, int], int]) -> None:
-        """Divide 0..count among threads; the parts write to disjoint memory."""
-        workers = min(torch.get_num_threads(), count)
-        cuts = [count * index // max(workers, 1) for index in range(workers + 1)]
-        parts = list(pairwise(cuts))
-        if len(parts) > 1 and self._threads is None:
-            self._threads = ThreadPoolExecutor(torch.get_num_threads() - 1, "tables")
-        others = [self._threads.submit(work, *part) for part in parts[1:]] if self._threads else []
-        found = [work(*part) for part in parts[:1]] + [other.result() for other in others]
-        if _NO_MEMORY in found:
-            raise MemoryError("no memory to sort a step's ids")
-        if bad := [at for at in found if at != _FOUND_ALL]:
-            raise IndexError(f"id {bad[0]} of the step is not a row of its table")
+
+def _refuse_id(position: int | None) -> None:
+    if position is not None:
+        raise IndexError(f"id {position} of the step is not a row of its table")
 
 
 class _LookUp(torch.autograd.Function):
