@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from cloudrec_contract.interval import CheckpointTimer, Every
+from cloudrec_contract.interval import CheckpointTimer, Every, SaveCosts
 from tests.trainer.support_learner import make_world
 from trainer.loop.boundary import MOST_STEPS, POLL_S, Boundary
-from trainer.preempt import StopFlag
+from trainer.preempt import Notice, StopFlag
 from trainer.report.ledger import GoodputLedger
 from trainer.report.window import LossWatch, WatchedStep
 
@@ -59,6 +62,59 @@ def _asked_when_steps_slow_down(place: Place, folder: str) -> list[int]:
 
 def _asked_by_steps(place: Place, folder: str) -> list[int]:
     return _asked(_boundary(place, folder, steps=37), [0.0] * 200)
+
+
+class _Fixed:
+    def __init__(self, seconds: float) -> None:
+        self.ends_at = time.monotonic() + seconds
+
+    def notice(self) -> Notice:
+        return Notice(source="test", reason="taken back", ends_at=self.ends_at, fixed=True)
+
+
+def _stops(
+    place: Place, folder: str, announced: int | None, machines: int, seconds: float
+) -> tuple[bool, bool]:
+    """Whether ranks with SIGTERM stop now, and whether they save; a save takes a second.
+
+    Rank 1 has the signal, and rank `announced` the notice of an end in some seconds.
+    """
+    ledger = GoodputLedger(Path(folder) / f"goodput-{place.rank}.jsonl", active=False, restarted=False)
+    flag = StopFlag([_Fixed(seconds)] if place.rank == announced else [], grace_s=60)
+    world = replace(make_world(place), local_size=place.world_size // machines)
+    timer = CheckpointTimer(Every(steps=0), costs=SaveCosts([0.0], [1.0]))
+    boundary = Boundary(world, flag, timer, ledger)
+    boundary.begin(0)
+    flag.install()
+    try:
+        if place.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        verdict = boundary.ask(1, last=False, committed=True, bad_step=0)
+    finally:
+        flag.uninstall()
+    return verdict.stop, verdict.save
+
+
+@pytest.mark.parametrize(
+    ("announced", "machines", "seconds", "stops"),
+    [
+        pytest.param(0, 1, 40.0, (False, False), id="another rank of the machine has the notice"),
+        pytest.param(1, 2, 40.0, (False, False), id="it has the notice itself"),
+        pytest.param(0, 2, 40.0, (True, True), id="another machine ends, and a user stops this one"),
+        pytest.param(None, 1, 40.0, (True, True), id="a user stops the run"),
+        pytest.param(0, 1, 6.0, (True, True), id="the time that is left is for the save"),
+        pytest.param(0, 1, 0.5, (True, False), id="no time for a save"),
+    ],
+)
+def test_ranks_train_until_their_machine_ends_though_it_is_drained(  # noqa: PLR0917 - a table
+    ranks: RankPool,
+    tmp_path: Path,
+    announced: int | None,
+    machines: int,
+    seconds: float,
+    stops: tuple[bool, bool],
+) -> None:
+    assert ranks.run(2, _stops, str(tmp_path), announced, machines, seconds) == [stops, stops]
 
 
 def _gaps(asked: list[int]) -> list[int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.trainer.support_ranks import Place, RankPool
+    from trainer.preempt.notice import NoticeSource
 
 
 @pytest.fixture
@@ -76,6 +78,57 @@ def test_the_grace_period_starts_at_the_first_sigterm(flag: StopFlag) -> None:
         assert hurried.seconds_left <= left <= 15
     finally:
         hurried.uninstall()
+
+
+class _Fixed:
+    def notice(self) -> Notice:
+        return Notice(source="test", reason="taken back", ends_at=time.monotonic() + 60, fixed=True)
+
+
+class _Quiet:
+    def notice(self) -> None:
+        return None
+
+
+def test_an_end_at_a_fixed_time_counts_as_announced_with_a_signal_too() -> None:
+    flag = StopFlag([_Fixed()], grace_s=60)
+    assert flag.announced
+    flag.install()
+    try:
+        signal.raise_signal(signal.SIGTERM)
+        assert flag.announced
+        assert not flag.patient  # of this rank; the ranks of a machine decide together
+    finally:
+        flag.uninstall()
+
+
+@pytest.mark.parametrize(
+    ("sources", "number", "seconds", "announced"),
+    [
+        pytest.param([_Quiet()], signal.SIGTERM, 0.0, True, id="the notice may follow"),
+        pytest.param([_Quiet()], signal.SIGTERM, 7.0, False, id="no notice has followed"),
+        pytest.param([], signal.SIGTERM, 0.0, False, id="no source of notices"),
+        pytest.param([_Quiet()], signal.SIGINT, 0.0, False, id="Ctrl-C"),
+        pytest.param([_Announced()], signal.SIGTERM, 7.0, False, id="a notice without a fixed end"),
+    ],
+)
+def test_a_signal_without_a_notice_is_one_of_a_user(
+    monkeypatch: pytest.MonkeyPatch,
+    sources: list[NoticeSource],
+    number: signal.Signals,
+    seconds: float,
+    *,
+    announced: bool,
+) -> None:
+    flag = StopFlag(sources, grace_s=60)
+    flag.install()
+    try:
+        signal.raise_signal(number)
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + seconds)
+        assert flag.announced is announced
+    finally:
+        flag.uninstall()
 
 
 def test_ctrl_c_sets_no_deadline() -> None:

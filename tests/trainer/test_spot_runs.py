@@ -94,6 +94,35 @@ def test_after_a_notice_training_continues_until_a_save_and_the_run_resumes_from
     assert resumed.summary["goodput_parts"]["lost_s"] == 0
 
 
+def test_a_drained_machine_trains_until_its_end_though_it_has_a_signal(
+    dataset: Path, tmp_path: Path, metadata: Metadata
+) -> None:
+    run = tmp_path / "run"
+    settings = {"deterministic": True, "num_epochs": 600, "log_interval": 20, "checkpoint_interval": 100}
+    metadata.control(**QUIET)
+    words = command(
+        dataset,
+        run,
+        **settings,
+        preemption_notices="azure",
+        azure_metadata_url=metadata.url,
+        stop_grace_seconds=60,
+    )
+    process = start(words, run.with_suffix(".log"))
+    try:
+        wait_until(lambda: bool(_committed(run)) and _step(run) > _committed(run)[0] + 20, process)
+        before_s = _training_s(run)
+        process.terminate()
+        metadata.control(azure={"event": "Preempt", "in_s": 12})
+        assert process.wait(300) == 75, run.with_suffix(".log").read_text()
+        assert _training_s(run) - before_s > 4  # with the signal alone, ranks stop in a second
+    finally:
+        kill(process)
+        metadata.control(**QUIET)
+    stopped = Outcome(75, run).summary
+    assert _committed(run)[-1] == stopped["checkpoint"]["last_step"] == stopped["step"]
+
+
 def test_with_too_little_time_the_last_commit_is_kept_without_a_save(
     dataset: Path, tmp_path: Path, metadata: Metadata, undisturbed: Outcome
 ) -> None:

@@ -47,6 +47,7 @@ class Wish:
 
     stop: float
     impatient: float  # a user or a platform waits for it to end
+    announced: float  # its machine ends at a fixed time, so that no one gains by an earlier end
     seconds_left: float
     write_s: float  # of its slowest recent save; negative if there was none
     due: float  # a checkpoint, by time or by advice
@@ -100,7 +101,8 @@ class Boundary:
         if last or not any(wish.stop for wish in wishes):
             due = self.saves(step) or any(wish.due for wish in wishes)
             return StepVerdict(save=due, seconds_left=seconds_left, bad_step=found)
-        plan = _plan(wishes, seconds_left - gap * slowest_step_s, committed=committed)
+        patient = _is_patient(wishes, self.world.local_size)
+        plan = _plan(wishes, seconds_left - gap * slowest_step_s, committed=committed, patient=patient)
         if plan.when == "later":
             return StepVerdict(save=self.saves(step), seconds_left=seconds_left, bad_step=found)
         return StepVerdict(stop=True, save=plan.save, seconds_left=seconds_left, bad_step=found)
@@ -118,6 +120,7 @@ class Boundary:
         return Wish(
             stop=float(self.stop.requested),
             impatient=float(not self.stop.patient),
+            announced=float(self.stop.announced),
             seconds_left=self.stop.seconds_left,
             write_s=costs.write_s if costs.known else -1.0,
             due=float(advised or by_time),
@@ -138,10 +141,21 @@ class Boundary:
         return self.timer.by_steps and self.timer.due(step, 0.0)
 
 
-def _plan(wishes: list[Wish], seconds_left: float, *, committed: bool) -> StopPlan:
+def _is_patient(wishes: list[Wish], local_size: int) -> bool:
+    """Whether the ranks that must stop may train until their machines end.
+
+    One rank of a machine reads its notices. The others have the signal alone, which a user sends as well.
+    """
+    announced = {rank // local_size for rank, wish in enumerate(wishes) if wish.announced}
+    return not any(
+        wish.stop and wish.impatient and rank // local_size not in announced
+        for rank, wish in enumerate(wishes)
+    )
+
+
+def _plan(wishes: list[Wish], seconds_left: float, *, committed: bool, patient: bool) -> StopPlan:
     writes_s = [wish.write_s for wish in wishes if wish.write_s >= 0]
     costs = SaveCosts([0.0], [max(writes_s)]) if writes_s else SaveCosts()
-    patient = not any(wish.stop and wish.impatient for wish in wishes)
     return plan_stop(seconds_left, costs, committed=committed, decided_elsewhere=patient)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from trainer.preempt.notice import NoticeSource
 
+_NOTICE_FOLLOWS_S = 6.0  # the longest pause between two polls for notices, and a second
 # SIGTERM: the launcher or the cluster; SIGUSR1: Slurm's warning; SIGINT: Ctrl-C reaches every rank
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
@@ -67,6 +68,17 @@ class StopFlag:
     def patient(self) -> bool:
         """Whether the process may train until the end: every source announced an end at a fixed time."""
         return all(notice.fixed for notice in self._final_notices())
+
+    @property
+    def announced(self) -> bool:
+        """Whether a source announced that this machine ends at a fixed time, or may do so right now.
+
+        A cluster that drains a machine sends SIGTERM with the cloud's notice, or before the next poll for it.
+        """
+        if any(notice.fixed for notice in self._final_notices()):
+            return True
+        number, at = self._signalled or (None, -math.inf)
+        return bool(self._sources) and number == signal.SIGTERM and time.monotonic() - at < _NOTICE_FOLLOWS_S
 
     @property
     def seconds_left(self) -> float:
