@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ _FIRST_TAIL = 64 * 1024
 _LARGEST_STEP = 2**63  # a larger number is damage
 _LAST_TAIL = 8 * 1024 * 1024  # bytes that are searched for an evaluation, which are rare
 _LARGEST = 1e100  # of a metric
+_KIND = re.compile(r'\{"kind": "(\w+)"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +119,15 @@ def _first_start(path: Path) -> dict[str, Any]:
 
 def _newest_by_kind(path: Path, limit: int) -> dict[str, dict[str, Any]]:
     """Return the newest record of each kind in the last `limit` bytes, in the order of the file."""
-    newest: dict[str, dict[str, Any]] = {}
-    for record in outputs.json_lines(outputs.read_tail(path, limit=limit)):
-        kind = str(record.get("kind"))
-        newest.pop(kind, None)
-        newest[kind] = record
-    return newest
+    found: dict[str, dict[str, Any]] = {}
+    for line in reversed(outputs.read_tail(path, limit=limit).splitlines()):
+        # As the trainer writes it. To read a whole line takes 20 times as long, and nearly all are steps.
+        begin = _KIND.match(line)
+        if begin is not None and begin[1] in found:
+            continue
+        for record in outputs.json_lines(line):
+            found.setdefault(str(record.get("kind")), record)
+    return dict(reversed(found.items()))
 
 
 def _problem(newest: Mapping[str, Mapping[str, Any]], kind: str) -> str | None:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from cloudrec.observe.page.curves import CurvesFile
 from cloudrec.observe.runs import RunView, newest_folders, view_or_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cloudrec.app.context import AppContext
     from cloudrec.launchers.base.run_folder import RunFolder
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 0.6  # of a page for the states of its runs
 _FRESH_S = 1.0  # a run of this machine that is not over is looked at again after this time
 _FRESH_AFAR_S = 10.0  # one whose cluster must be asked
+_QUIET_S = 0.3  # after a page, in which the browser loads its files
+_GIVES_WAY_S = 2.0  # at most, for each run that is read for the counts
 _CURVES = 24  # runs whose curves are kept
 _FILES = ("spec.json", "events.jsonl", "metrics.jsonl", "summary.json", "lock")
 
@@ -47,6 +50,9 @@ class RunIndex:
         self._known: dict[str, _Known] = {}
         self._curves: dict[str, tuple[CurvesFile, threading.Lock]] = {}
         self._lock = threading.Lock()
+        self._pages = 0  # that are being made
+        self._page_at = 0.0  # when the last one was made
+        self._no_pages = threading.Condition()
         self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="runs")
 
     def close(self) -> None:
@@ -74,11 +80,32 @@ class RunIndex:
         (view,) = self._metered([self._current(run, time.monotonic()) or self._look(run)])
         return view
 
+    @contextmanager
+    def making_a_page(self) -> Iterator[None]:
+        """Let `look_at_all` wait meanwhile: it would take most of the interpreter's time."""
+        with self._no_pages:
+            self._pages += 1
+        try:
+            yield
+        finally:
+            with self._no_pages:
+                self._pages -= 1
+                self._page_at = time.monotonic()
+                self._no_pages.notify_all()
+
     def look_at_all(self) -> None:
-        """Read the state of every run once, so that pages can count and sort them."""
+        """Read the state of every run once, so that pages can count and sort them; pages are made first."""
         for run in self.folders():
+            self._give_way()
             if self._current(run, time.monotonic()) is None:
                 self._look(run)
+
+    def _give_way(self) -> None:
+        """Wait until no page is being made and its files were probably loaded; at most `_GIVES_WAY_S`."""
+        end = time.monotonic() + _GIVES_WAY_S
+        with self._no_pages:
+            while (now := time.monotonic()) < end and (self._pages or now < self._page_at + _QUIET_S):
+                self._no_pages.wait(end - now if self._pages else self._page_at + _QUIET_S - now)
 
     def known(self) -> dict[str, RunView]:
         """Return the runs that were looked at, by name, as they were then."""

@@ -70,13 +70,13 @@ class LivePages:
         """Return the application."""
         return Starlette(
             routes=[
-                Route("/", self._home),
-                Route("/runs/{name}", self._run),
-                Route("/runs/{name}/report", self._report),
+                Route("/", self._first(self._home)),
+                Route("/runs/{name}", self._first(self._run)),
+                Route("/runs/{name}/report", self._first(self._report)),
                 Route("/runs/{name}/stop", self._stop, methods=["GET", "POST"]),
                 Route("/runs/{name}/resume", self._resume, methods=["GET", "POST"]),
                 Route("/runs/{name}/log", self._log),
-                Route("/compare", self._compare),
+                Route("/compare", self._first(self._compare)),
                 Route("/feed", self._feed),
                 Route("/assets/{version}/{name}", self._asset),
             ],
@@ -96,6 +96,15 @@ class LivePages:
             self._loop.call_soon_threadsafe(self._closing.set)
         self._clusters.close()
         self._index.close()
+
+    def _first(self, handle: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """Make a page before the runs that are not on it are read."""
+
+        def handle_first(request: Request) -> Response:
+            with self._index.making_a_page():
+                return handle(request)
+
+        return handle_first
 
     def _home(self, request: Request) -> Response:
         wish = RunFilter.of(request.query_params)

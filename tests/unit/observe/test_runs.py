@@ -99,6 +99,19 @@ def test_truncated_lines_and_invalid_numbers_are_skipped(tmp_path: Path) -> None
     assert (view.step, view.loss, view.samples_per_s) == (2, None, None)
 
 
+def test_records_count_by_their_kind_wherever_it_is_written(tmp_path: Path) -> None:
+    run = _run(tmp_path, "one")
+    run.metrics_file.write_text(
+        '{"kind": "eval", "step": 1, "auc": 0.7}\n'
+        '{"kind": "train", "step": 2, "loss": 0.5}\n'
+        '{"step": 3, "auc": 0.8, "kind": "eval"}\n'
+        '{"loss": 0.4, "step": 4, "kind":"train"}\n'
+        '{"kind": "train", "step": 5, "loss": 0.3'
+    )
+    view = load_run(tmp_path, "one")
+    assert (view.step, view.loss, view.auc) == (4, 0.4, 0.8)
+
+
 def test_the_newest_evaluation_is_found_early_in_a_long_file(tmp_path: Path) -> None:
     run = _run(tmp_path, "one")
     steps = ({"kind": "train", "step": step, "loss": 0.5, "pad": "x" * 100} for step in range(20_000))
