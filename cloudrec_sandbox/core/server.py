@@ -81,7 +81,7 @@ class CloudServer(SandboxServer):
 
     def __init__(self, port: int, engine: Engine[Any, Any], *, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(port, engine, tls=tls)
-        linked.declare_caller(engine.book)
+        linked.declare(engine.book)
         self._addresses = _AddressServer(lambda: engine.world.state(linked.Caller).address)
 
     @property
@@ -158,7 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.close_connection = True
         if reply is Silence.TIMEOUT:
-            select.select([self.connection], [], [], _WAIT_S)  # readable when the client hangs up
+            poll = select.poll()
+            poll.register(self.connection, select.POLLIN)
+            poll.poll(_WAIT_S * 1000)  # readable when the client hangs up
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -109,6 +110,19 @@ def test_a_dry_run_shows_the_command_that_is_run(runs: Path) -> None:
     assert _entries(run, "started")[0]["command"] == list(plan.command)
     assert {path: (run.path / path).read_text() for path in plan.files} == plan.files
     assert view_run(run).step == 2  # the flag overrides the file
+
+
+def test_a_run_starts_from_a_process_with_more_than_1024_open_files(runs: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        run = _launch(runs, {"steps": 2})
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert _end(run).state is RunState.SUCCEEDED
 
 
 def test_a_run_listens_on_loopback_only(runs: Path) -> None:

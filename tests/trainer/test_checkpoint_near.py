@@ -48,9 +48,10 @@ def _resumed(writer: Checkpointer) -> Model:
 
 
 def _data_reads(cloud: CloudPlace) -> int:
-    """How often the bytes of a data file were requested."""
+    """How often the bytes of a data file were requested; lists by its name are no reads."""
     reads = (each.path for each in cloud.proxy.requests if each.method == "GET")
-    return sum(".bin" in path and "list-type=" not in path for path in reads)
+    lists = ("list-type=", "comp=list")
+    return sum(".bin" in path and not any(mark in path for mark in lists) for path in reads)
 
 
 def _copies(near: Path) -> dict[str, Path]:

@@ -8,12 +8,14 @@ import pytest
 # What CPython's lock of its list of threads does now and then, done on purpose: the first forks hang in the
 # child before it comes back from fork.
 HANGING = """
-import os, sys, time, warnings
+import os, resource, sys, time, warnings
 import numpy as np
 from trainer.checkpoint.format.frames import Group, TensorBlock, receive
 from trainer.checkpoint.save.snapshot import Sender
 
 hangs, forks = int(sys.argv[1]), [0]
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))
+opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]  # a data loader's, say
 def count(): forks[0] += 1
 def hang():
     while forks[0] <= hangs: time.sleep(60)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import select
 import ssl
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.kubernetes.client.errors import ApiUnreachableError
+from cloudrec_contract.readable import is_readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class ChannelSocket:
                 return None
             if kind in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and frame.data:
                 return frame.data[0], bytes(frame.data[1:])
-            if not self.has_pending and not select.select([self.fileno()], [], [], 0)[0]:
+            if not self.has_pending and not is_readable(self, timeout_s=0):
                 return _ERROR, b""  # a ping, which was answered
 
     def send(self, channel: int, data: bytes) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from cloudrec.launchers.base.ledger import RunState, last_launch, refuse_finishe
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle, RunStatus, Skipped
 from cloudrec.launchers.base.script.prepare import NodeFolders, prepare, read_archive
 from cloudrec.launchers.base.verdict import last_attempt
+from cloudrec_contract.readable import is_readable
 from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import flag_value
 
@@ -295,7 +295,7 @@ def _start_supervisor(run: RunFolder, *, launch: int, lock: int) -> int:
 
 def _await_start(run: RunFolder, pipe: int, *, launch: int) -> None:
     """Wait until the supervisor writes to the pipe; RunFailedError if it closes the pipe or is too slow."""
-    readable, _, _ = select.select([pipe], [], [], _START_TIMEOUT_S)
+    readable = is_readable(pipe, timeout_s=_START_TIMEOUT_S)
     if readable and os.read(pipe, 16):
         return
     last_lines = outputs.read_tail(run.agent_log, limit=2000).strip() or "it printed nothing"

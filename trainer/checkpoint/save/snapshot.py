@@ -19,7 +19,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import select
 import signal
 import threading
 import warnings
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import torch
 
+from cloudrec_contract.readable import is_readable
 from trainer.base.memory import HugePages
 from trainer.checkpoint.format.frames import Group, TensorBlock, frames, send, touched_rows
 from trainer.checkpoint.save.table_stream import StreamClosedError, is_streamed
@@ -179,7 +179,7 @@ def _fork_alive(groups: list[Group], descriptor: int) -> int | None:
         reading, writing = os.pipe()
         try:
             child = _fork(groups, descriptor, writing)
-            if select.select([reading], [], [], _FIRST_WORD_S)[0]:
+            if is_readable(reading, timeout_s=_FIRST_WORD_S):
                 return child
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

@@ -12,7 +12,6 @@ import array
 import ctypes
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -21,6 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.readable import is_readable
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.format.frames import StreamError, receive
 from trainer.checkpoint.format.layer import write_layer
@@ -126,7 +126,7 @@ class _Patience:
             )
         self._heartbeat.beat()
         # The trainer sends no second job before the answer, so a readable socket is a closed one.
-        if select.select([self._control], [], [], self._seconds)[0]:
+        if is_readable(self._control, timeout_s=self._seconds):
             raise SystemExit(0)
         self._seconds = min(self._seconds * 1.5, _LONGEST_WAIT_S)
 
