@@ -124,7 +124,7 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
                 "from the queue",
                 remedy="use it with --capacity flex-start; --ttl ends a cluster of other nodes",
             )
-        sharing.check(cluster, bucket=settings.bucket, prefix=settings.prefix, lustre_gib=settings.lustre_gib)
+        sharing.check(cluster, settings)
 
     def check_sharing(self, cluster: ClusterSpec, first: ClusterSpec) -> None:
         """Refuse another service account: the bucket's policy names that of the first cluster's runs."""

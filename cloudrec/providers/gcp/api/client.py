@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import grpc
 from google.api_core import exceptions as api
 from google.auth.transport.requests import AuthorizedSession
+from requests.adapters import HTTPAdapter
 
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import PreflightError, SpecError, UnreadableAnswerError
@@ -41,6 +42,7 @@ _REST, _GRPC = "GOOGLE_CLOUD_ENDPOINT_URL", "GOOGLE_CLOUD_GRPC_ENDPOINT"
 _COMPUTE_ENGINE = "services/6F81-5844-456A"  # Compute Engine in the price catalogue
 _OK = 200
 _SHOWN = 80  # bytes of a foreign answer in a message
+_CONNECTIONS = 32  # to one host that are kept open: as many threads call at the same time
 _PAGE = 5000  # SKUs; the catalogue's limit for one page
 
 
@@ -70,6 +72,7 @@ class Gcp:
         self.offered: dict[str, tuple[str, ...]] = {}  # machine type -> the zones that offer it, cached
         self.cache: dict[str, Any] = {}  # by name: facts that this process reads once
         self._clients: dict[object, object] = {}  # by class or name
+        self._connections = HTTPAdapter(pool_maxsize=_CONNECTIONS)
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
         self._locks: dict[str, threading.Lock] = {}
 
@@ -175,7 +178,7 @@ class Gcp:
         def make() -> C:
             client = made(credentials=self.credentials, transport="rest", client_options=options)
             # Generated clients have no public name for their session.
-            _checked(client.transport._session)  # type: ignore[attr-defined]  # noqa: SLF001
+            self._prepared(client.transport._session)  # type: ignore[attr-defined]  # noqa: SLF001
             return client
 
         return self._once(made, make)
@@ -233,7 +236,7 @@ class Gcp:
             google.api_core.exceptions.GoogleAPICallError: Google refuses the call.
         """
         base = self.endpoint or f"https://{service}.googleapis.com"
-        session = self._once("session", lambda: _checked(AuthorizedSession(self.credentials)))
+        session = self._once("session", lambda: self._prepared(AuthorizedSession(self.credentials)))
         answer = session.request(method, f"{base}{path}", json=body, timeout=_TIMEOUT_S)
         if not answer.ok:
             raise api.from_http_response(answer)
@@ -255,6 +258,17 @@ class Gcp:
         if given and not given.startswith("https://"):
             _require_loopback(_REST, given, urlsplit(given).netloc)
         return given
+
+    def _prepared(self, session: AuthorizedSession) -> AuthorizedSession:
+        """Let a session use the connections of all, and refuse answers that are not JSON; return it.
+
+        Each generated client makes a session. A command opened more than a hundred connections with theirs,
+        and Python closed them late.
+        """
+        for scheme in ("https://", "http://"):  # the second is a stand-in's
+            session.mount(scheme, self._connections)
+        session.hooks["response"].append(_refuse_foreign)
+        return session
 
     def _once(self, name: object, make: Callable[[], C]) -> C:
         with self._lock:
@@ -280,7 +294,7 @@ class Gcp:
         client = sdk.storage.Client(
             project=self.project, credentials=self.credentials, client_options=options
         )
-        _checked(client._http)  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+        self._prepared(client._http)  # type: ignore[attr-defined]  # noqa: SLF001 - as above
         return client
 
 
@@ -296,12 +310,6 @@ def _require_loopback(variable: str, value: str, host: str) -> None:
             f"{variable} is {value!r}: it would get the credential's token without encryption",
             remedy=f"unset {variable}; only a stand-in on this machine (127.0.0.1) may have no TLS",
         )
-
-
-def _checked(session: AuthorizedSession) -> AuthorizedSession:
-    """Let a session raise UnreadableAnswerError for a successful answer that is not JSON; return it."""
-    session.hooks["response"].append(_refuse_foreign)
-    return session
 
 
 def _refuse_foreign(answer: Response, **_: object) -> None:
