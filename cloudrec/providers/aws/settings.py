@@ -109,6 +109,11 @@ class AwsSettings(Model):
     gpu_root_gib: Annotated[int, Field(ge=50, le=16384)] = Field(
         200, description="GiB of a GPU node's root disk; nodes with local disks keep images and files there"
     )
+    image_pull: Literal["parallel", "sequential"] = Field(
+        "parallel",
+        description="how new GPU nodes with local disks pull images: parallel downloads and unpacks the "
+        "layers at once, by the SOCI snapshotter (EKS's FastImagePull); sequential is containerd's own way",
+    )
     admins: Names = Field((), description="ARNs of more roles and users that administer the cluster")
     capacity_reservation_id: str | None = Field(
         None, description="ID of your capacity reservation for the GPU nodes"

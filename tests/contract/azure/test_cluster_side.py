@@ -19,6 +19,7 @@ from cloudrec.providers.azure.api import models as azure_models
 from cloudrec.providers.azure.identity import federation, identity
 from cloudrec.transport import profile_of
 from tests.contract.azure.support import Site
+from tests.dates import in_days
 from tests.sandbox.azure.support import Azure
 
 ND, T4 = "Standard_ND96asr_v4", "Standard_NC4as_T4_v3"
@@ -114,14 +115,14 @@ def test_an_exhausted_quota_counts_as_missing_capacity(azure: Azure, tmp_path: P
         ({"settings": {"labels": {"team": "ads"}}}, "Put managedClusters/agentPools"),
         ({"settings": {"system_nodes": 3}}, "Put managedClusters/agentPools"),
         ({"settings": {"uptime_sla": True}}, "Put managedClusters"),
-        ({"expires": "2027-01-01T00:00:00Z"}, "Patch managedClusters"),
+        ({"expires": in_days(31)}, "Patch managedClusters"),
     ],
 )
 def test_mutable_aks_settings_are_changed_in_place(
     azure: Azure, tmp_path: Path, change: dict[str, Any], call: str
 ) -> None:
     # A first end makes its schedule.
-    ends = {"expires": "2026-12-30T00:00:00Z"} if "expires" in change else {}
+    ends = {"expires": in_days(30)} if "expires" in change else {}
     before = Site(azure, tmp_path, zones=("1",), **ends)
     before.up()
     since = len(azure.calls())

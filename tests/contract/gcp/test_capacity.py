@@ -16,12 +16,13 @@ from cloudrec.providers.gcp.offers import FLEX, RESERVED
 from cloudrec.providers.gcp.provider import GcpProvider
 from cloudrec.spec.models import ClusterSpec
 from tests.contract.gcp.support import Site, whole
+from tests.dates import in_days
 from tests.sandbox.gcp.support import PROJECT
 from tests.sandbox.gcp.support import Gcp as Cloud
 
 TYPE, ZONE = "a2-highgpu-8g", "us-central1-a"
 MEGA = "a3-megagpu-8g"
-START = "2026-12-20T00:00:00Z"
+START = in_days(21)
 
 
 def cluster(**given: Any) -> ClusterSpec:

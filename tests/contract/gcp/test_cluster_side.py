@@ -12,6 +12,7 @@ from cloudrec.engine.graph import Condition
 from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import CloudrecError, NoCapacityError, SpecError
 from tests.contract.gcp.support import Site, whole
+from tests.dates import in_days
 from tests.sandbox.gcp.support import Gcp as Cloud
 
 TYPE, ZONES = "a2-highgpu-8g", ("us-central1-a", "us-central1-b")
@@ -137,14 +138,14 @@ def test_queued_nodes_are_created_when_pods_request_them(cloud: Cloud, tmp_path:
         ({"access": "203.0.113.0/24"}, ["UpdateCluster"]),
         ({"access": "private"}, ["UpdateCluster"]),
         ({"settings": {"release_channel": "STABLE"}}, ["UpdateCluster"]),
-        ({"expires": "2027-01-02T03:04:05Z"}, ["SetLabels"]),
+        ({"expires": in_days(31)}, ["SetLabels"]),
     ],
 )
 def test_mutable_gke_settings_are_changed_in_place(
     cloud: Cloud, tmp_path: Path, change: dict[str, Any], calls: list[str]
 ) -> None:
     settings = {"compact": False}  # one node needs no placement policy, two do
-    given = {"zones": ZONES[:1], "settings": settings, "expires": "2027-01-01T03:04:05Z"}
+    given = {"zones": ZONES[:1], "settings": settings, "expires": in_days(30)}
     whole(cloud, tmp_path, **given).up()
     since = len(cloud.calls())
     changed = {**given, **change, "settings": {**settings, **change.get("settings", {})}}

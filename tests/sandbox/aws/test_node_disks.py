@@ -14,11 +14,12 @@ EIGHT = {"InstanceStorageInfo": {"TotalSizeInGB": 8000}}
 ROOT: dict[str, Any] = {"BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 200}}]}
 
 
-def template(storage: dict[str, Any] | None) -> dict[str, Any]:
+def template(storage: dict[str, Any] | None, gates: dict[str, Any] | None = None) -> dict[str, Any]:
     if storage is None:
         return ROOT
+    spec = {"instance": {"localStorage": storage}, **({"featureGates": gates} if gates else {})}
     config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig"}
-    text = json.dumps({**config, "spec": {"instance": {"localStorage": storage}}})
+    text = json.dumps({**config, "spec": spec})
     lines = ["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="X"', "", "--X"]
     lines += ["Content-Type: application/node.eks.aws", "", text, "--X--", ""]
     return {**ROOT, "UserData": base64.b64encode("\n".join(lines).encode()).decode()}
@@ -56,3 +57,18 @@ def test_a_group_without_a_disk_size_has_20_gib() -> None:
 def test_nodeadm_refuses_other_values(storage: dict[str, Any], refused: str) -> None:
     assert refused in disks.problem(template(storage))
     assert bool(refused) == bool(disks.problem(template(storage)))
+
+
+@pytest.mark.parametrize(
+    ("gates", "refused"),
+    [
+        ({"FastImagePull": True}, ""),
+        ({"InstanceIdNodeName": False, "FastImagePull": False}, ""),
+        ({"FastContainerImagePull": True}, "Unsupported value: 'FastContainerImagePull'"),
+        ({"FastImagePull": "yes"}, "must be a boolean"),
+    ],
+)
+def test_nodeadm_knows_two_feature_gates(gates: dict[str, Any], refused: str) -> None:
+    problem = disks.problem(template({"strategy": "RAID0"}, gates))
+    assert refused in problem
+    assert bool(refused) == bool(problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import email.policy
 import json
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -123,6 +124,17 @@ def test_local_disks_are_configured_by_a_mime_part_that_eks_can_merge() -> None:
         assert config["instance"]["localStorage"] == {"strategy": "RAID0"}
 
 
+def test_images_are_pulled_in_parallel_on_local_disks_unless_that_is_turned_off() -> None:
+    for instance_type in ("p4d.24xlarge", "p6-b200.48xlarge"):
+        assert node_config(data_of(instance_type))["featureGates"] == {"FastImagePull": True}
+        off = data_of(instance_type, pulls_in_parallel=False)
+        assert "featureGates" not in node_config(off)
+    without = replace(KNOWN["p4d.24xlarge"], nvme_gb=0)
+    content = templates.gpu_content(without, root_gib=200, capacity="spot", reservation="")
+    made = templates.template(content, groups=GROUPS, placement_group="", tags=TAGS)
+    assert "featureGates" not in node_config(dict(made))
+
+
 def test_containers_of_nodes_with_efa_may_lock_as_much_memory_as_a_machine_has() -> None:
     runtime = node_config(data_of("p4d.24xlarge"))["containerd"]["baseRuntimeSpec"]
     limits = {each["type"]: (each["soft"], each["hard"]) for each in runtime["process"]["rlimits"]}
@@ -163,6 +175,10 @@ def test_a_changed_template_has_another_digest() -> None:
         for gib in (100, 200)
     )
     assert templates.digest(small) != templates.digest(large)
+    slow = templates.gpu_content(
+        KNOWN["p4d.24xlarge"], root_gib=200, capacity="spot", reservation="", pulls_in_parallel=False
+    )
+    assert templates.digest(slow) != templates.digest(large)
 
 
 def test_digests_of_existing_templates_do_not_change() -> None:

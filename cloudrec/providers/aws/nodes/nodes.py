@@ -200,6 +200,7 @@ def _gpu_template(
         root_gib=settings.gpu_root_gib,
         capacity=way.capacity,
         reservation=block.id if block is not None else named,
+        pulls_in_parallel=settings.image_pull == "parallel",
     )
     return _template(layout, f"gpu-{way.instance_type}-{way.zone}", of, *([group.key] if group else []))
 

@@ -1,14 +1,21 @@
-"""The Kubernetes versions and add-ons that EKS offers."""
+"""The Kubernetes versions and add-ons that EKS offers.
+
+`kubernetes_support` of /_control: by version, the dates of its release and of the ends of standard and of
+extended support. A version that it names has these dates until the reset; the others have Amazon's.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cloudrec_sandbox.aws.api.registry import operation
+from cloudrec_sandbox.aws.api.registry import operation, setting
 from cloudrec_sandbox.aws.services.eks.state import page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
 
@@ -37,11 +44,28 @@ _ADDONS = {
 }
 
 
+@dataclass
+class Support:
+    """The dates of each version."""
+
+    days: dict[str, tuple[str, str, str]] = field(default_factory=lambda: dict(_SUPPORT))
+
+
+def _write(world: World, value: Mapping[str, Sequence[str]]) -> None:
+    for version, (released, standard, extended) in value.items():
+        if version not in _SUPPORT or not _moment(released) < _moment(standard) < _moment(extended):
+            raise ValueError(f"kubernetes_support.{version}: no version of EKS, or no three dates in order")
+        world.state(Support).days[version] = released, standard, extended
+
+
+setting("kubernetes_support", read=lambda world: dict(world.state(Support).days), write=_write)
+
+
 def status(world: World, version: str) -> str:
     """Return STANDARD_SUPPORT, EXTENDED_SUPPORT or UNSUPPORTED at the virtual time."""
     if version not in _SUPPORT:
         return "UNSUPPORTED"
-    _, standard, extended = (_moment(day).timestamp() for day in _SUPPORT[version])
+    _, standard, extended = (_moment(day).timestamp() for day in world.state(Support).days[version])
     if world.now() < standard:
         return "STANDARD_SUPPORT"
     return "EXTENDED_SUPPORT" if world.now() < extended else "UNSUPPORTED"
@@ -62,7 +86,7 @@ def describe_cluster_versions(call: Call) -> dict[str, Any]:
     """Return all versions, or the named ones."""
     world, wanted = call.world, call.params.get("clusterVersions")
     rows = []
-    for version, days in reversed(_SUPPORT.items()):
+    for version, days in reversed(world.state(Support).days.items()):
         support = status(world, version)
         wish = call.params.get("versionStatus") or (call.params.get("status") or "").upper()
         shown = version in wanted if wanted else call.params.get("includeAll") or support != "UNSUPPORTED"

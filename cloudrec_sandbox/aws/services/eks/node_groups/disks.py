@@ -1,10 +1,10 @@
-"""The disks of a node: what its NodeConfig makes of them, and what pods can request.
+"""What nodeadm makes of a node's NodeConfig: its disks, what pods can request, and what it refuses.
 
 By nodeadm's API reference (awslabs/amazon-eks-ami, nodeadm/doc/api.md): `instance.localStorage.strategy` is
 RAID0, RAID10 or Mount. With RAID0 and RAID10 the folders of the kubelet, of containerd and of the pods' logs
 are on the array of all instance store volumes, so it is the node's ephemeral storage; `disabledMounts` can
 leave out Containerd and PodLogs. With Mount each volume is mounted by itself, and ephemeral storage stays on
-the root volume.
+the root volume. `featureGates` takes InstanceIdNodeName and FastImagePull, true or false.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("RAID0", "RAID10", "Mount")
 DISABLED_MOUNTS = ("Containerd", "PodLogs")
+FEATURE_GATES = ("InstanceIdNodeName", "FastImagePull")
 _CONTENT = "application/node.eks.aws"
 _ROOT_GIB = 20  # of a node group's root volume ("diskSize", CreateNodegroup)
 _GB, _GIB = 10**9, 2**30
@@ -57,7 +58,13 @@ def strategy_of(template: Mapping[str, Any]) -> str:
 def problem(template: Mapping[str, Any]) -> str:
     """Return what nodeadm refuses of a template's NodeConfig, with which no node joins; empty for nothing."""
     for config in _configs(template):
-        storage = ((config.get("spec") or {}).get("instance") or {}).get("localStorage") or {}
+        spec = config.get("spec") or {}
+        for gate, value in (spec.get("featureGates") or {}).items():
+            if gate not in FEATURE_GATES:
+                return f"featureGates: Unsupported value: {gate!r}"
+            if not isinstance(value, bool):
+                return f"featureGates.{gate}: Invalid value: {value!r}: must be a boolean"
+        storage = (spec.get("instance") or {}).get("localStorage") or {}
         if "strategy" in storage and storage["strategy"] not in STRATEGIES:
             return f"localStorage.strategy: Unsupported value: {storage['strategy']!r}"
         for mount in storage.get("disabledMounts") or ():
