@@ -265,7 +265,7 @@ def _foreseen(app: AppContext, provider: Provider, cluster: ClusterSpec, plan: P
         expires=cluster.expires,
         left_s=(end - app.now()).total_seconds() if end is not None else 0.0,
         standby=next((each for each in provider.resources(cluster) if each.is_standby), None),
-        storage=storage_text(cluster),
+        storage=storage_text(provider, cluster),
     )
     if not isinstance(provider, AsksPrices):
         return plan

@@ -79,6 +79,8 @@ class Note:
         if self.cluster.storage_of is None:
             unread |= {"storage_of", "storage"}
         cluster = self.cluster.model_dump(mode="json", exclude=unread)
+        if self.cluster.storage is not None and not self.cluster.storage.account:
+            del cluster["storage"]["account"]
         return json.dumps(
             {
                 "cluster": cluster,

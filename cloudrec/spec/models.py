@@ -261,7 +261,8 @@ class SharedStorageSpec(Model):
     Attributes:
         cluster: the name of the cluster that has it.
         region: the region that it is in.
-        bucket: the bucket's name.
+        bucket: the name of the bucket, or of the container.
+        account: the name of the storage account that has the container; empty for a bucket.
         prefix: the prefix of the bucket that runs may use; empty for the whole bucket.
         key: the ARN or the alias of the key that encrypts it, where a role must be allowed to use it; else
             empty.
@@ -270,6 +271,7 @@ class SharedStorageSpec(Model):
     cluster: str
     region: str
     bucket: str
+    account: str = ""
     prefix: str = ""
     key: str = ""
 

@@ -64,6 +64,8 @@ class BucketStore(ABC):
         self.uri = uri.rstrip("/")
         self._files = files
         self._root = root
+        self._bucket, _, folder = root.partition("/")
+        self._folder = f"{folder}/" if folder else ""
         self._patience = options.patience
         self._part_bytes = options.part_bytes
 
@@ -184,17 +186,24 @@ class BucketStore(ABC):
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """See `ObjectStore`."""
-        folder = f"{self._root}/{prefix}".rpartition("/")[0]
         try:
-            found = self._call(prefix, lambda: self._files.find(folder, detail=True))
+            found = self._call(prefix, lambda: self._listed(f"{self._folder}{prefix}"))
         except NoObjectError:
             return {}
-        if not isinstance(found, dict):  # adlfs returns a list if the prefix's folder is itself an object
-            return {}
-        sizes = {path[len(self._root) + 1 :]: info["size"] for path, info in found.items()}
+        sizes = {key.removeprefix(self._folder): size for key, size in found.items()}
         return {
             name: sizes[name] for name in sorted(sizes) if name.startswith(prefix) and not is_hidden(name)
         }
+
+    def _listed(self, prefix: str) -> Mapping[str, int]:
+        """Return the size of each object in the folder of a prefix; those without the prefix may be left out.
+
+        The file systems of some services search an empty folder for an object of its name, which needs the
+        permission to read that. The keepers of managed clusters may list some folders and read nothing there,
+        so the stores of these services list by the prefix alone.
+        """
+        found = self._files.find(f"{self._bucket}/{prefix}".rpartition("/")[0], detail=True)
+        return {path.partition("/")[2]: int(info["size"]) for path, info in found.items()}
 
     def children(self, folder: str = "") -> dict[str, int]:
         """See `ObjectStore`."""

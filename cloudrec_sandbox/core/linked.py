@@ -10,6 +10,9 @@ identity with them.
 A machine that the cloud takes back is evicted there, and the machine of a node that was evicted there ends in
 the cloud. Whether another machine comes is the cloud's decision.
 
+`cluster_faults` of /_control: by cluster, as `kubernetes` names them, the `faults` of its API server, in the
+format of that stand-in: `[{"kind": "drop", "times": 1000000}]` for a control plane that does not answer.
+
 `address` of /_control: the public IPv4 address from which the cloud sees the user's machine. A change moves
 the laptop to another network. A cloud whose API servers admit callers by address compares them with it.
 """
@@ -53,12 +56,14 @@ class Server:
         authority: its certificate authority's certificates, as PEM.
         control: its /_control.
         cluster: the key of the cluster that it serves; empty for none.
+        faults: what was ordered as its cluster's faults.
     """
 
     server: str
     authority: str
     control: Control
     cluster: str = ""
+    faults: Sequence[Mapping[str, Any]] = ()
 
     @property
     def host(self) -> str:
@@ -93,13 +98,28 @@ def is_admitted(world: World, blocks: Iterable[str]) -> bool:
     return any(address in ipaddress.IPv4Network(block, strict=False) for block in blocks)
 
 
-def declare_caller(book: Book[W]) -> None:
-    """Add `address` to /_control."""
+def declare(book: Book[W]) -> None:
+    """Add `address` and `cluster_faults` to /_control."""
     book.setting("address", read=lambda world: world.state(Caller).address, write=_write_caller)
+    book.setting("cluster_faults", read=_read_faults, write=_write_faults)
 
 
 def _write_caller(world: World, value: object) -> None:
     world.state(Caller).address = str(ipaddress.IPv4Address(str(value)))
+
+
+def _read_faults(world: World) -> dict[str, Any]:
+    servers = [each for each in world.state(Linked).servers if each.cluster]
+    return {each.cluster: each.faults for each in servers if each.faults}
+
+
+def _write_faults(world: World, value: Mapping[str, Any] | None) -> None:
+    servers = {each.cluster: each for each in world.state(Linked).servers if each.cluster}
+    if unknown := sorted(set(value or {}) - set(servers)):
+        raise ValueError(f"cluster_faults: no cluster {', '.join(unknown)}; there are: {', '.join(servers)}")
+    for cluster, faults in (value or {}).items():
+        servers[cluster].control.order(faults=faults or [])
+        servers[cluster].faults = faults or []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +160,7 @@ def of(world: World, cluster: str) -> Server | None:
     existing = linked.look(world).keys() | {cluster}
     for server in linked.servers:
         if server.cluster not in existing:
-            server.cluster = ""
+            server.cluster, server.faults = "", ()
     by_key = {server.cluster: server for server in linked.servers}
     found = by_key.get(cluster) or by_key.get("") or _sibling(world, linked)
     found.cluster = cluster
@@ -258,7 +278,7 @@ class _Follower:
         wishes: dict[str, Any] = {**picture.orders, "nodes": [dict(node) for node in picture.nodes]}
         wishes["tokens"] = tokens
         if self._sent is None or self._sent.cluster != picture.cluster:
-            empty = {"reset": True, "tokens": tokens, "nodes": []}
+            empty = {"reset": True, "faults": [], "tokens": tokens, "nodes": []}
             if not self._post({**empty, **({"identity": picture.cluster} if picture.cluster else {})}):
                 return False
         elif not self._evict(self._sent, picture):

@@ -23,16 +23,37 @@ from cloudrec.engine.plan import Plan
 from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.home import Home
 from cloudrec.keeper.note import Note
+from cloudrec.providers.base.prices import today
 from cloudrec.providers.base.storage.sharing import users_of
 from cloudrec.spec.models import ClusterSpec, SharedStorageSpec
 from tests.conformance.support_clouds import Cloud, Site, stand_in
 
 EAST, WEST = "east", "west"
-REGIONS = {"aws": ("us-east-1", "us-west-2"), "gcp": ("us-central1", "europe-west4"), "azure": ("", "")}
+REGIONS = {
+    "aws": ("us-east-1", "us-west-2"),
+    "gcp": ("us-central1", "europe-west4"),
+    "azure": ("eastus", "westus2"),
+}
 QUOTAS: Mapping[str, Mapping[str, int]] = {
     "aws": {},
     "gcp": {"europe-west4/NVIDIA_A100_GPUS": 500},
     "azure": {},
+}
+
+TRAFFIC = {  # by the price list of AWS; those of the others are not read for it
+    "aws": f"; a GB from there costs $0.02 ({today()}, us-east-1, AWS price list)",
+    "azure": "; what a GB from there costs is not known",
+    "gcp": "; what a GB from there costs is not known",
+}
+SPOILED = {"aws": "bucket", "azure": "storage-account", "gcp": "bucket"}  # the kind that `spoil` changes
+OWN: Mapping[str, Mapping[str, Any]] = {  # settings of a cluster's own storage
+    "aws": {"bucket": "mine", "lustre_gib": 36000},
+    "azure": {
+        "storage_account": "mine",
+        "container": "mine",
+        "lustre_importer": "00000000-0000-0000-0000-000000000001",
+    },
+    "gcp": {"bucket": "mine", "lustre_gib": 36000},
 }
 
 
@@ -81,7 +102,7 @@ class Pair:
         journal.put_cluster(name, spec.provider, request, account=own if account is None else account)
         if bucket:
             made = Resource(
-                kind="bucket",
+                kind=self.provider.storage_kind,  # type: ignore[attr-defined] # all of them share storage
                 name=name,
                 needs=(),
                 properties=Properties(),
@@ -92,7 +113,7 @@ class Pair:
             journal.adopt(name, made, f"cloudrec-{name}")
 
 
-@pytest.fixture(scope="module", params=["aws", "gcp"])
+@pytest.fixture(scope="module", params=["aws", "azure", "gcp"])
 def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     with stand_in(request.param) as running:
         yield running
@@ -104,7 +125,8 @@ def pair(cloud: Cloud, tmp_path: Path) -> Pair:
 
 
 def buckets(cloud: Cloud) -> list[str]:
-    return [entry for entry in cloud.state() if re.match(r"s3:bucket:|storage:buckets?:", entry)]
+    pattern = r"s3:bucket:|storage:buckets?:|.*Microsoft.Storage/storageAccounts/[^/]*$"
+    return [entry for entry in cloud.state() if re.match(pattern, entry)]
 
 
 def users(pair: Pair) -> dict[str, str]:
@@ -115,9 +137,13 @@ def users(pair: Pair) -> dict[str, str]:
 
 def spoil(pair: Pair) -> None:
     """Change the bucket of `east` by hand, so that the next `up` repairs it."""
-    (name,) = (seen.identity for seen in pair.provider.search(EAST) if seen.kind == "bucket")
-    account = pair.provider.account(REGIONS[pair.cloud.name][0])  # type: ignore[attr-defined] # both have accounts
-    if pair.cloud.name == "aws":
+    kind = SPOILED[pair.cloud.name]
+    (name,) = (seen.identity for seen in pair.provider.search(EAST) if seen.kind == kind)
+    account = pair.provider.account(REGIONS[pair.cloud.name][0])  # type: ignore[attr-defined] # all have accounts
+    if pair.cloud.name == "azure":
+        weaker = {"properties": {"minimumTlsVersion": "TLS1_0"}}
+        account.storage.storage_accounts.update("cloudrec-east", name.rpartition("/")[2], weaker)
+    elif pair.cloud.name == "aws":
         account.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Suspended"})
     else:
         bucket = account.storage.get_bucket(name)
@@ -133,11 +159,12 @@ def test_a_cluster_in_another_region_uses_the_storage_of_the_first(pair: Pair, t
     plan = pair.up(WEST, storage_of=EAST)
     shown = f"that of cluster east in {REGIONS[pair.cloud.name][0]} "
     assert plan_document(plan)["storage"].startswith(shown)
+    assert TRAFFIC[pair.cloud.name] in plan_document(plan)["storage"]
     assert f"storage {shown}" in " ".join(plan_summary(plan).split())
     assert buckets(pair.cloud) == [bucket]
     spec = pair.recorded(WEST)
     assert spec.storage is not None
-    assert bucket.endswith(spec.storage.bucket)
+    assert bucket.endswith(spec.storage.account or spec.storage.bucket)
     assert pair.provider.data_places(spec).storage == pair.provider.data_places(pair.recorded(EAST)).storage  # type: ignore[attr-defined] # both hold data
     assert pair.up(WEST, dry_run=True).changes == []  # without the option, it stays as it is
     for keep_data in {False, not pair.provider.is_kept_storage_usable}:  # type: ignore[attr-defined]
@@ -150,7 +177,9 @@ def test_a_cluster_in_another_region_uses_the_storage_of_the_first(pair: Pair, t
         other.down(EAST)
     assert "remove the bucket's tag cloudrec-used-by-west" in str(refused.value.remedy)
     spoil(pair)
-    assert [action.resource.kind for action in pair.up(EAST).changes if action.resource] == ["bucket"]
+    assert [action.resource.kind for action in pair.up(EAST).changes if action.resource] == [
+        SPOILED[pair.cloud.name]
+    ]
     assert users(pair) == {WEST: region}  # `up` has repaired the bucket, and the tag stays
     pair.down(WEST, keep_data=True)  # it has no data to keep
     assert not any(WEST in entry for entry in pair.cloud.state())
@@ -199,16 +228,6 @@ REFUSALS = {
         words="east, which is not ready: it has no storage yet",
         remedy="--cluster east` first",
     ),
-    "lustre": Refusal(
-        second={"settings": {"lustre_gib": 36000}},
-        words="lustre_gib is 36000, and cluster.storage_of is east: a Lustre",
-        remedy="leave cluster.settings.lustre_gib or --storage-of out",
-    ),
-    "bucket": Refusal(
-        second={"settings": {"bucket": "mine"}},
-        words="bucket is mine, and cluster.storage_of is east",
-        remedy="leave cluster.settings.bucket",
-    ),
     "prefix": Refusal(
         second={"settings": {"prefix": "a/b"}},
         words="prefix is a/b, and cluster.storage_of is east",
@@ -229,6 +248,18 @@ def test_what_cannot_be_shared_is_refused_before_anything_is_made(pair: Pair, wh
     assert pair.cloud.state() == []
 
 
+def test_a_storage_with_another_name_or_a_file_system_is_refused(pair: Pair) -> None:
+    pair.pretend(EAST)
+    for name, value in OWN[pair.cloud.name].items():
+        settings = {name: value, **({"lustre_tib": 8} if name == "lustre_importer" else {})}
+        with pytest.raises(
+            SpecError, match=rf"\.{name} is {value}, and cluster.storage_of is east"
+        ) as refused:
+            pair.up(WEST, storage_of=EAST, settings=settings)
+        assert f"leave cluster.settings.{name} or --storage-of out" in str(refused.value.remedy)
+    assert pair.cloud.state() == []
+
+
 def test_a_first_cluster_that_is_not_ready_or_gone_is_refused(pair: Pair) -> None:
     journal = pair.site.application.journal
     pair.pretend(EAST)
@@ -236,7 +267,7 @@ def test_a_first_cluster_that_is_not_ready_or_gone_is_refused(pair: Pair) -> Non
     with pytest.raises(PreflightError, match="east, which is not ready: it lacks add-ons"):
         pair.up(WEST, storage_of=EAST)
     journal.set_missing(EAST, [])
-    with pytest.raises(PreflightError, match=r"bucket: cloudrec-east.* does not exist"):
+    with pytest.raises(PreflightError, match=r"(bucket|storage account): .* does not exist"):
         pair.up(WEST, storage_of=EAST)
     journal.mark_down(EAST)
     with pytest.raises(PreflightError, match="east, which is not ready: it is down"):
@@ -257,7 +288,7 @@ def test_the_storage_of_a_cluster_cannot_be_changed(pair: Pair) -> None:
 
 def test_runs_of_google_cloud_need_the_service_account_of_the_first_cluster(pair: Pair) -> None:
     if pair.cloud.name != "gcp":
-        pytest.skip("AWS's roles are of each cluster")
+        pytest.skip("the roles of AWS and Azure are of each cluster")
     pair.pretend(EAST)
     with pytest.raises(SpecError, match="service_account is team/runs; that of cluster east, whose"):
         pair.up(WEST, storage_of=EAST, settings={"service_account": "team/runs"})
@@ -269,7 +300,7 @@ def test_a_cluster_of_another_provider_is_refused(pair: Pair) -> None:
         pair.up(WEST, storage_of=EAST)
 
 
-@pytest.mark.parametrize("provider", ["local", "azure", "kubernetes"])
+@pytest.mark.parametrize("provider", ["local", "kubernetes"])
 def test_clusters_of_other_providers_cannot_use_the_storage_of_another(provider: str, tmp_path: Path) -> None:
     home = AppContext(home=Home(root=tmp_path), environment={})
     settings = {"storage": "s3://bucket/prefix"} if provider == "kubernetes" else {}
@@ -286,4 +317,8 @@ def test_the_guards_orders_have_the_storage_only_if_it_is_shared() -> None:
     assert not own.keys() & {"storage", "storage_of"}  # an earlier guard refuses unknown keys
     shared = SharedStorageSpec(cluster=EAST, region="us-east-1", bucket="b", prefix="a", key="alias/k")
     spec = ClusterSpec(name=WEST, provider="aws", storage_of=EAST, storage=shared)
-    assert Note.of(Note(cluster=spec).to_json()).cluster.storage == shared
+    text = Note(cluster=spec).to_json()
+    assert Note.of(text).cluster.storage == shared
+    assert "account" not in json.loads(text)["cluster"]["storage"]  # nor does it know this one
+    named = spec.model_copy(update={"storage": shared.model_copy(update={"account": "crname"})})
+    assert Note.of(Note(cluster=named).to_json()).cluster.storage == named.storage

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from urllib3.exceptions import HTTPError
 
 from cloudrec_sandbox.core.client import RefusedError
 from tests.sandbox.aws.support import Aws
@@ -72,3 +73,26 @@ def test_each_cluster_of_a_cloud_has_its_own_server_and_a_free_one_is_used_again
         assert address(aws, "three") == announced["endpoints"]["kubernetes"]
         wait(lambda: uid(second) != before, what="another cluster", timeout_s=20)
         assert len(first.control()["siblings"]) == 1
+
+
+def test_the_api_server_of_one_cluster_can_fail() -> None:
+    with aws_stand_in() as aws, running() as first:
+        aws.control(speed=0.001, kubernetes=first.announcement)
+        base = ground(aws)
+        active_cluster(aws, base, "one")
+        active_cluster(aws, base, "two")
+        second = Cluster(first.control()["siblings"][0])
+        wait(lambda: second.control()["tokens"], what="it serves the cluster", timeout_s=20)
+        served = aws.control()["kubernetes"]["clusters"]
+        (key,) = (each for each, server in served.items() if server == address(aws, "two"))
+        silent = [{"kind": "drop", "times": 1000}]
+        aws.control(cluster_faults={key: silent})
+        assert aws.control()["cluster_faults"] == {key: silent}
+        with pytest.raises(HTTPError, match="closed connection without response"):
+            second.get("/api/v1/nodes")
+        assert first.get("/api/v1/nodes")["items"] == []
+        aws.control(cluster_faults={key: []})
+        assert second.get("/api/v1/nodes")["items"] == []
+        assert aws.control()["cluster_faults"] == {}
+        with pytest.raises(RefusedError, match="cluster_faults: no cluster three"):
+            aws.control(cluster_faults={"three": []})

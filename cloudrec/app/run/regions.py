@@ -94,7 +94,7 @@ def _in_region(app: AppContext, group: Sequence[ClusterSpec], region: str) -> Cl
         raise SpecError(
             f"train.regions names {region!r}, but clusters of provider {provider!r} cannot use the storage "
             "of another one, so that runs do not move between regions",
-            remedy="leave --regions out; clusters on aws and gcp can",
+            remedy="leave --regions out; clusters on aws, azure and gcp can",
         )
     if not found:
         raise PreflightError(

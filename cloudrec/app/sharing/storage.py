@@ -100,12 +100,19 @@ def note_user(provider: Provider, cluster: ClusterSpec, *, is_user: bool) -> Non
         provider.note_user(cluster, is_user=is_user)
 
 
-def storage_text(cluster: ClusterSpec) -> str:
-    """Return whose storage the runs use, for the plan; empty for the cluster's own."""
+def storage_text(provider: Provider, cluster: ClusterSpec) -> str:
+    """Return whose storage the runs use, and what the traffic costs; empty for the cluster's own."""
     shared = cluster.storage
     if shared is None:
         return ""
-    return f"that of cluster {shared.cluster} in {shared.region} ({shared.bucket})"
+    place = f"{shared.account}/{shared.bucket}" if shared.account else shared.bucket
+    text = f"that of cluster {shared.cluster} in {shared.region} ({place})"
+    traffic = provider.storage_traffic(cluster) if isinstance(provider, SharesStorage) else None
+    if traffic is None:
+        return text
+    if traffic.usd_per_gb is None:
+        return f"{text}; what a GB from there costs is not known"
+    return f"{text}; a GB from there costs ${traffic.usd_per_gb:g} ({traffic.label})"
 
 
 def _refuse_change(cluster: ClusterSpec, had: str | None) -> None:
@@ -124,7 +131,7 @@ def _storage_of(app: AppContext, provider: Provider, cluster: ClusterSpec, name:
         raise SpecError(
             f"cluster.storage_of is {name}, but clusters of provider {provider.name!r} cannot use the "
             "storage of another one",
-            remedy="leave --storage-of out; clusters on aws and gcp can",
+            remedy="leave --storage-of out; clusters on aws, azure and gcp can",
         )
     if name == cluster.title:
         raise SpecError(

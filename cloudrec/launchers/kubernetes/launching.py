@@ -62,7 +62,7 @@ def submit(engine: JobOperator, run: RunFolder) -> RunHandle:
     """Check the data and the storage from inside the cluster, then apply the run's objects.
 
     A run of several clusters has objects in each. Those of all but the first are suspended, and applied
-    before it, so that a run whose launch fails runs nowhere.
+    before it, so that a run whose launch fails runs nowhere. The data is checked in the first one alone.
     """
     spec = run.spec()
     target = target_of(spec)
@@ -123,7 +123,8 @@ class _Launch:
             from cloudrec.image.code import deliver  # noqa: PLC0415 - runs with an image need none of it
 
             deliver(kube, target, spec.setup.digest, cluster=spec.cluster, owner=workload.owner)
-        if Settings.of(spec.settings).probe:
+        # In a cluster that waits for the run the keeper would buy a node for the probe.
+        if Settings.of(spec.settings).probe and not waits:
             probe(kube, workload, target, profile_for(target))
         objects = _objects(engine, spec, _placed(engine, spec, workload))
         if waits:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from cloudrec.providers.aws import charges
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
-from cloudrec.providers.base.prices import GIB_MONTH, Price, today
+from cloudrec.providers.base.prices import GIB_MONTH, Price, today, traffic_to
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -156,6 +156,17 @@ def services(price_list: Aws, region: str) -> list[Price]:
     return found
 
 
+def traffic(price_list: Aws, region: str) -> list[Price]:
+    """Return the prices of traffic from a region to each of the others."""
+    found: list[Price] = []
+    fields = {"fromRegionCode": region, "transferType": "InterRegion Outbound"}
+    for product in _matching(price_list, "AWSDataTransfer", fields):
+        # Local zones have products of this kind too.
+        if there := product["product"]["attributes"].get("toRegionCode"):
+            found += [_price(region, traffic_to(there), "", unit, usd) for unit, usd in _rates(product)]
+    return found
+
+
 def spot(aws: Aws, instance_types: Sequence[str]) -> list[Price]:
     """Return the newest spot price of each type and zone."""
     rows = aws.rows(
@@ -186,7 +197,10 @@ def spot(aws: Aws, instance_types: Sequence[str]) -> list[Price]:
 
 
 def _products(price_list: Aws, service: str, region: str, fields: Mapping[str, str]) -> Iterator[_Product]:
-    wanted = {"regionCode": region, **fields}
+    yield from _matching(price_list, service, {"regionCode": region, **fields})
+
+
+def _matching(price_list: Aws, service: str, wanted: Mapping[str, str]) -> Iterator[_Product]:
     listed = price_list.rows(
         price_list.pricing.get_paginator("get_products").paginate,
         lambda page: page.get("PriceList"),

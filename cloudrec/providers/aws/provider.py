@@ -114,7 +114,7 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
                 "cluster.capacity is block, and cluster.settings.capacity_reservation_id is set",
                 remedy="leave one of them out: a capacity reservation is used with --capacity on-demand",
             )
-        sharing.check(cluster, bucket=settings.bucket, prefix=settings.prefix, lustre_gib=settings.lustre_gib)
+        sharing.check(cluster, settings)
 
     def check_sharing(self, cluster: ClusterSpec, first: ClusterSpec) -> None:
         """Accept any two clusters of an account: the role of the runs is the cluster's own."""
@@ -175,6 +175,7 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
         return [
             *price_list.on_demand(listed_at, account.region, types),
             *price_list.services(listed_at, account.region),
+            *price_list.traffic(listed_at, account.region),
         ]
 
     def spot_prices(self, account: Aws, types: Sequence[str]) -> Sequence[Price]:

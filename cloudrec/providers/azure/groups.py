@@ -21,7 +21,7 @@ from cloudrec.providers.azure.api.driver import AzureDriver
 from cloudrec.providers.azure.api.rows import group_name, place, state_of
 from cloudrec.providers.azure.api.tracked import LocatedProperties, our_groups
 from cloudrec.providers.azure.errors import object_of
-from cloudrec.providers.azure.layout import TAG_PREPARED, TAG_ZONES
+from cloudrec.providers.azure.layout import TAG_PREPARED, TAG_STORAGE_ACCOUNT, TAG_ZONES
 from cloudrec.providers.base.driver import is_ours, name_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ METRICS = (ALERTS, INSIGHTS, MONITOR)
 INFINIBAND = "aks-infiniband"  # suffix of the registration that must precede a pool with InfiniBand
 _INFINIBAND_FEATURE = "Microsoft.ContainerService/AKSInfinibandSupport"
 _FEATURES_VERSION = "2021-07-01"  # of the features API, which has no client in the SDK
-_OF_CLUSTER = frozenset({TAG_CLUSTER, TAG_OWNER, TAG_KEY, TAG_EXPIRES, TAG_ZONES, "Name"})
+_OF_CLUSTER = frozenset(
+    {TAG_CLUSTER, TAG_OWNER, TAG_KEY, TAG_EXPIRES, TAG_ZONES, TAG_STORAGE_ACCOUNT, "Name"}
+)
 _STATES: Mapping[str, Condition] = {
     "Registered": Condition.READY,
     "Registering": Condition.PENDING,
@@ -137,8 +139,12 @@ def _group(layout: AzureLayout) -> Resource[ResourceGroupProperties]:
             zones=zones.as_tag(layout.gpu_zones),
             expires=layout.tagged_end,
         ),
-        tags={TAG_ZONES: zones.as_tag(layout.gpu_zones)},
-        holds_data=True,  # deleting the group deletes everything in it, the storage account included
+        tags={
+            TAG_ZONES: zones.as_tag(layout.gpu_zones),
+            **({} if layout.has_own_storage else {TAG_STORAGE_ACCOUNT: layout.account_id}),
+        },
+        # Deleting the group deletes everything in it, its storage account included.
+        holds_data=layout.has_own_storage,
         hourly_usd=FREE,
     )
 
@@ -279,7 +285,7 @@ class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
                 "expires": tags.get(TAG_EXPIRES, ""),
             },
             tags=tags,
-            holds_data=True,
+            holds_data=TAG_STORAGE_ACCOUNT not in tags,
             reason=reason,
             location=place(row.location),
             hourly_usd=FREE,

@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cloudrec.providers.azure.api.rows import group_name, node_group_name
+from cloudrec.providers.azure.api import ids
+from cloudrec.providers.azure.api.rows import group_name, node_group_name, place
 from cloudrec.providers.azure.prices import shipped
 from cloudrec.providers.base.layout import CloudLayout
 
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.prices import Prices
 
 TAG_ZONES = "cloudrec-zones"  # on the resource group: the zones chosen when the cluster was created
+TAG_STORAGE_ACCOUNT = (
+    "cloudrec-storage-account"  # there: the id of another cluster's account that the runs use
+)
 TAG_PREPARED = "cloudrec-prepared"  # on a group that its owner made for a deployer: `down` keeps it
 NO_ZONE = ""  # in a region without zones, or for a size that no zone has
+ACCOUNT_TYPE = "Microsoft.Storage/storageAccounts"
 _HASH = 22  # characters; with "cr" before them, the most that a storage account's name may have
 
 
@@ -84,8 +89,44 @@ class AzureLayout(CloudLayout):
 
     @property
     def storage_account(self) -> str:
-        """The storage account's name, unique in all of Azure and computed from the spec."""
+        """The storage account's name, unique in Azure: another cluster's, the settings', or computed."""
+        if (shared := self.cluster.storage) is not None:
+            return shared.account
         return self.settings.storage_account or self._unique
+
+    @property
+    def storage_group(self) -> str:
+        """The name of the resource group that has the storage account."""
+        shared = self.cluster.storage
+        return self.group if shared is None else group_name(shared.cluster)
+
+    @property
+    def account_id(self) -> str:
+        """The storage account's id."""
+        return ids.resource(self.subscription, self.storage_group, ACCOUNT_TYPE, self.storage_account)
+
+    @property
+    def container(self) -> str:
+        """The name of the container for data, checkpoints and results."""
+        shared = self.cluster.storage
+        return self.settings.container if shared is None else shared.bucket
+
+    @property
+    def prefix(self) -> str:
+        """The part of the container that runs use; empty for the whole container."""
+        shared = self.cluster.storage
+        return self.settings.prefix if shared is None else shared.prefix
+
+    @property
+    def container_id(self) -> str:
+        """The container's id."""
+        return f"{self.account_id}/blobServices/default/containers/{self.container}"
+
+    @property
+    def is_storage_elsewhere(self) -> bool:
+        """Whether the storage account is in another region."""
+        shared = self.cluster.storage
+        return shared is not None and place(shared.region) != place(self.region)
 
     @property
     def registry(self) -> str:
@@ -95,8 +136,8 @@ class AzureLayout(CloudLayout):
     @property
     def storage(self) -> str:
         """The URI under which runs keep their data."""
-        root = f"abfs://{self.settings.container}@{self.storage_account}.dfs.core.windows.net"
-        return f"{root}/{self.settings.prefix}" if self.settings.prefix else root
+        root = f"abfs://{self.container}@{self.storage_account}.dfs.core.windows.net"
+        return f"{root}/{self.prefix}" if self.prefix else root
 
     @property
     def _unique(self) -> str:

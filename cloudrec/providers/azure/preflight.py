@@ -144,8 +144,18 @@ def _version(azure: Azure, layout: AzureLayout) -> list[Finding]:
 def _storage_account(azure: Azure, layout: AzureLayout) -> list[Finding]:
     """Check the name of the storage account, which must be unique in all of Azure."""
     accounts = azure.storage.storage_accounts
-    name = layout.storage_account
-    there = azure.get(accounts.get_properties, layout.group, name)
+    name, shared = layout.storage_account, layout.cluster.storage
+    there = azure.get(accounts.get_properties, layout.storage_group, name)
+    if shared is not None:
+        return [
+            Finding(
+                check="storage account",
+                ok=there is not None,
+                found=f"{name} of cluster {shared.cluster} in {shared.region} "
+                f"{'does not exist' if there is None else 'exists'}",
+                remedy=f"`cloudrec up azure --cluster {shared.cluster}` makes it again",
+            )
+        ]
     if there is not None:
         return [_named("storage account", name, "exists", ok=is_ours(there.tags or {}, layout.title))]
     request = models.storage.StorageAccountCheckNameAvailabilityParameters(name=name)

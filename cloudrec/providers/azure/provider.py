@@ -17,11 +17,13 @@ from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.nodes import end_schedule, guard, nodes, scale_to_zero
 from cloudrec.providers.azure.registry import login, registry
 from cloudrec.providers.azure.settings import settings_of
-from cloudrec.providers.azure.storage import importing, lustre, storage, tiers
+from cloudrec.providers.azure.storage import importing, lustre, shared, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.driver import search_all
 from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
+from cloudrec.providers.base.storage import sharing
+from cloudrec.spec.models import SharedStorageSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +53,7 @@ _PARTS: Sequence[ProviderPart[Azure, AzureLayout]] = (
     monitoring,
     nodes,
     lustre,
+    shared,
 )
 
 
@@ -58,6 +61,8 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
     """Microsoft Azure as a provider."""
 
     name = "azure"
+    storage_kind = storage.CONTAINER
+    is_kept_storage_usable = True  # the rule and the roles of the other cluster name the account, which stays
     admits_by_address = True
     can_open_api = False
     parts = _PARTS
@@ -110,13 +115,44 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
 
     def check(self, cluster: ClusterSpec) -> None:
         """Validate the settings and the capacity type."""
-        settings_of(cluster)
+        sharing.check(cluster, settings_of(cluster))
         shop.check_capacity(
             cluster,
             instead="cloudrec buys no block reservations on Azure, and Azure has no queue: reserve nodes in "
             "a capacity reservation group, and use --capacity on-demand with "
             "cluster.settings.capacity_reservation_group",
         )
+
+    def check_sharing(self, cluster: ClusterSpec, first: ClusterSpec) -> None:
+        """Accept any two clusters of a subscription: the identity of the runs is the cluster's own."""
+
+    def shared_storage(self, cluster: ClusterSpec) -> SharedStorageSpec:
+        """Return the cluster's storage account and container."""
+        azure = self.account(cluster.region)
+        with self.explained():
+            layout = AzureLayout(
+                cluster=cluster,
+                settings=settings_of(cluster),
+                region=azure.region,
+                subscription=azure.subscription,
+                caller=azure.caller,
+            )
+        return SharedStorageSpec(
+            cluster=layout.title,
+            region=layout.region,
+            account=layout.storage_account,
+            bucket=layout.container,
+            prefix=layout.prefix,
+        )
+
+    def note_user(self, cluster: ClusterSpec, *, is_user: bool) -> None:
+        """Write or remove the cluster's tag of the other's account; see `SharesStorage.note_user`."""
+        used = cluster.storage
+        if used is None:
+            return
+        azure = self.account(cluster.region)
+        with self.explained():
+            storage.set_user(azure, used, cluster.title, azure.region if is_user else None)
 
     def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
         """Return the sizes of the GPU nodes and of the system nodes."""

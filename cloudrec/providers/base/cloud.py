@@ -15,7 +15,7 @@ from cloudrec.providers.base.audit import Audit
 from cloudrec.providers.base.driver import search_all
 from cloudrec.providers.base.offers import ON_DEMAND
 from cloudrec.providers.base.prices import renewed_at, save, today
-from cloudrec.providers.base.protocol import ClosedApi
+from cloudrec.providers.base.protocol import ClosedApi, StorageTraffic
 from cloudrec.providers.base.reading import answers_read
 
 if TYPE_CHECKING:
@@ -159,6 +159,16 @@ class CloudProvider(ABC, Generic[A, L]):
     def price_region(self, cluster: ClusterSpec) -> str:
         """Return the region of the spec, or else of the environment."""
         return self.account(cluster.region).given_region
+
+    def storage_traffic(self, cluster: ClusterSpec) -> StorageTraffic | None:
+        """Return what the cluster's reads of another cluster's storage cost; None in one region."""
+        here, shared = self.price_region(cluster), cluster.storage
+        if shared is None or shared.region == here:
+            return None
+        price = self.account(shared.region).prices.traffic(here)
+        if price is None:
+            return StorageTraffic(usd_per_gb=None)
+        return StorageTraffic(usd_per_gb=price.usd, label=price.label)
 
     def renew_prices(self, cluster: ClusterSpec) -> str:
         """Ask the cloud for the prices of a cluster's nodes; return why it gave none, else nothing.

@@ -35,6 +35,7 @@ _HOURS: Mapping[str, float] = MappingProxyType(
     {"hour": 1.0, "day": 24.0, "month": HOURS_A_MONTH, GIB_MONTH: HOURS_A_MONTH, "TiB-month": HOURS_A_MONTH}
 )
 _TRAFFIC = "GB"
+_TRAFFIC_TO = "traffic-to-"  # the beginning of the name of traffic to another region, before that region's
 EXECUTION = "execution"  # of one step of a workflow
 
 
@@ -149,6 +150,10 @@ class Prices:
         found = self.price(name)
         return times(hourly, found.usd if found is not None else None)
 
+    def traffic(self, region: str) -> Price | None:
+        """Return the price of a GB of traffic to another region of the cloud; None if unknown."""
+        return self.price(traffic_to(region))
+
     @property
     def types(self) -> list[str]:
         """The instance types of all regions."""
@@ -161,6 +166,11 @@ class Prices:
     def renewed(self, rows: Iterable[Price]) -> Prices:
         """Return the table with newer rows, which replace those of the same place, name and capacity type."""
         return replace(self, rows={**self.rows, **_by_key(rows)})
+
+
+def traffic_to(region: str) -> str:
+    """Return the name that traffic to a region has in the tables; its price is one of the source region."""
+    return f"{_TRAFFIC_TO}{region}"
 
 
 def today() -> str:

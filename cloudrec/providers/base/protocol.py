@@ -281,6 +281,19 @@ class ProbesStorage(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class StorageTraffic:
+    """The price of the traffic from a storage to the cluster of another region that uses it.
+
+    Attributes:
+        usd_per_gb: US dollars for a GB; None if unknown.
+        label: date, place and source of the price; empty if it is unknown.
+    """
+
+    usd_per_gb: float | None
+    label: str = ""
+
+
 @runtime_checkable
 class SharesStorage(Protocol):
     """A provider whose clusters can use the storage of another cluster of the account, from any region."""
@@ -301,6 +314,10 @@ class SharesStorage(Protocol):
 
     def shared_storage(self, cluster: ClusterSpec) -> SharedStorageSpec:
         """Return the storage of a cluster, for another one that is to use it."""
+        ...
+
+    def storage_traffic(self, cluster: ClusterSpec) -> StorageTraffic | None:
+        """Return what a cluster's reads of another cluster's storage cost; None in one region."""
         ...
 
     def note_user(self, cluster: ClusterSpec, *, is_user: bool) -> None:

@@ -25,6 +25,7 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
+from fsspec.asyn import sync
 
 from cloudrec_contract.objectstore.base import check_name
 from cloudrec_contract.objectstore.bucket import MARK, BucketStore, UploadProgress
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from azure.core.credentials_async import AsyncTokenCredential
+    from azure.storage.blob import BlobProperties
 
     from cloudrec_contract.objectstore.base import StoreOptions, UploadFile
     from cloudrec_contract.objectstore.retries import Patience
@@ -104,8 +106,17 @@ class AzureStore(BucketStore):
             return False
         return True
 
+    def _listed(self, prefix: str) -> Mapping[str, int]:
+        found: Mapping[str, int] = sync(self._files.loop, self._list, prefix)
+        return found
+
+    async def _list(self, prefix: str) -> Mapping[str, int]:
+        async with self._files.service_client.get_container_client(self._bucket) as container:
+            rows = container.list_blobs(name_starts_with=prefix or None, include=["metadata"])
+            return {row.name: int(row.size) async for row in rows if not _is_folder(row)}
+
     def _ask_for_bucket(self) -> None:
-        self._files.info(self._root.partition("/")[0])
+        self._files.info(self._bucket)
 
     def _is_there(self, name: str, file: UploadFile) -> bool:
         found: dict[str, Any] = self._files.info(self._path(name), refresh=True)
@@ -202,6 +213,12 @@ def _client(
     own = os.environ.get("AZURE_BLOB_STORAGE_URL", "").rstrip("/")
     url = f"{own}/{files.account_name}" if own else files.account_url
     return BlobServiceClient(url, credential=credential, **options)
+
+
+def _is_folder(row: BlobProperties) -> bool:
+    """Return whether an entry of a list is a directory, or an object in place of one."""
+    about = {name.lower(): text for name, text in (row.metadata or {}).items()}
+    return row.name.endswith("/") or "true" in {about.get("hdi_isfolder"), about.get("is_directory")}
 
 
 def _md5_of(path: Path) -> bytes:

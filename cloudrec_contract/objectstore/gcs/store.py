@@ -61,8 +61,8 @@ class GcsStore(BucketStore):
         return _is_unanswered(error)
 
     def _ask_for_bucket(self) -> None:
-        bucket, _, folder = self._root.partition("/")
-        self._files.call("GET", "b/{}/o", bucket, prefix=folder, maxResults=1, json_out=True)
+        folder = self._folder.rstrip("/")
+        self._files.call("GET", "b/{}/o", self._bucket, prefix=folder, maxResults=1, json_out=True)
 
     def _is_there(self, name: str, file: UploadFile) -> bool:
         # Not gcsfs's `info`, which makes a second request for a folder of that name.

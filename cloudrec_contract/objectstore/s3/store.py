@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 import s3fs
 from botocore import exceptions
 
-from cloudrec_contract.objectstore.base import is_hidden
 from cloudrec_contract.objectstore.bucket import MARK, BucketStore
-from cloudrec_contract.objectstore.errors import NoObjectError
 from cloudrec_contract.objectstore.retries import TRANSIENT
 from cloudrec_contract.objectstore.schemes import path_in_bucket
 
@@ -59,8 +57,6 @@ class S3Store(BucketStore):
         )
         files.retries = patience.attempts
         super().__init__(uri, files, path, options)
-        self._bucket, _, folder = path.partition("/")
-        self._folder = f"{folder}/" if folder else ""
         self._threads = ThreadPoolExecutor(_PARTS_AT_ONCE, thread_name_prefix="part")
 
     def status(self, error: BaseException) -> int | None:
@@ -70,19 +66,6 @@ class S3Store(BucketStore):
     def is_unanswered(self, error: BaseException) -> bool:
         """See `BucketStore`."""
         return _is_unanswered(error)
-
-    def sizes(self, prefix: str = "") -> dict[str, int]:
-        """See `ObjectStore`.
-
-        s3fs searches an empty folder for an object of its name, which needs the permission to read that. The
-        keepers of managed clusters may list some folders and read nothing there.
-        """
-        try:
-            found = self._call(prefix, lambda: self._listed(f"{self._folder}{prefix}"))
-        except NoObjectError:
-            return {}
-        sizes = {key.removeprefix(self._folder): size for key, size in found.items()}
-        return {name: sizes[name] for name in sorted(sizes) if not is_hidden(name)}
 
     def _listed(self, prefix: str) -> dict[str, int]:
         """Return the size of each object whose key begins with a prefix, but for markers of folders."""

@@ -1,4 +1,4 @@
-"""AWS's price list (the Price List Query API): the products of EC2, VPC, EKS and Elastic Load Balancing.
+"""AWS's price list (the Price List Query API): products of EC2, VPC, EKS, load balancing and data transfer.
 
 Filters work as the service's model describes them. A product without the field of a filter does not match.
 Attributes and usage types are those of AWS's price list files: in most regions a usage type begins with the
@@ -35,6 +35,7 @@ _REGIONS = {
     "eu-west-1": ("EU (Ireland)", "EU-"),
     "eu-central-1": ("EU (Frankfurt)", "EUC1-"),
 }
+_TRAFFIC = "AWSDataTransfer"
 # Types that AWS sells as capacity blocks only: the list has no on-demand price of them.
 _UNLISTED = frozenset({"p5e.48xlarge"})
 
@@ -165,7 +166,7 @@ def _check(wanted: Mapping[str, Any], filters: list[dict[str, str]]) -> None:
         problem = "A filter needs a Field and a Value"
     if problem:
         raise AwsError("InvalidParameterException", problem)
-    codes = {each.code for each in _SERVICES}
+    codes = {_TRAFFIC, *(each.code for each in _SERVICES)}
     if wanted["ServiceCode"] not in codes:
         raise AwsError("NotFoundException", f"Service {wanted['ServiceCode']} not found")
 
@@ -195,6 +196,9 @@ def _matches(product: Mapping[str, Any], row: Mapping[str, str]) -> bool:
 
 def _products(code: str, filters: list[dict[str, str]]) -> Iterator[dict[str, Any]]:
     """Yield a service's products; those that cannot match are left out, since EC2 has thousands."""
+    if code == _TRAFFIC:
+        yield from _traffic()
+        return
     only = {row["Field"]: row["Value"] for row in filters if row["Type"] in {"TERM_MATCH", "EQUALS"}}
     kind, family = only.get("instanceType"), only.get("productFamily", _INSTANCE)
     for region, (location, front) in _REGIONS.items():
@@ -216,6 +220,32 @@ def _products(code: str, filters: list[dict[str, str]]) -> Iterator[dict[str, An
             for name in (kind,) if kind is not None else INSTANCE_TYPES:
                 if name in INSTANCE_TYPES and name not in _UNLISTED:
                     yield from _instances(name, region, {**place, "usagetype": f"{front}BoxUsage:{name}"})
+
+
+def _traffic() -> Iterator[dict[str, Any]]:
+    """Yield traffic between regions. Its products have the codes of two regions, and no regionCode."""
+    for start, (start_title, start_code) in _REGIONS.items():
+        for end, (end_title, end_code) in _REGIONS.items():
+            if start == end:
+                continue
+            pair = f"{start_code or 'USE1-'}{end_code or 'USE1-'}"
+            for direction, usd in (("Out", _traffic_usd(start, end)), ("In", 0.0)):
+                attributes = {
+                    "servicecode": _TRAFFIC,
+                    "transferType": f"InterRegion {direction}bound",
+                    "fromLocation": start_title,
+                    "fromLocationType": "AWS Region",
+                    "fromRegionCode": start,
+                    "toLocation": end_title,
+                    "toLocationType": "AWS Region",
+                    "toRegionCode": end,
+                    "usagetype": f"{pair}AWS-{direction}-Bytes",
+                }
+                yield _product("Data Transfer", attributes, "GB", usd)
+
+
+def _traffic_usd(start: str, end: str) -> float:
+    return 0.01 if {start, end} == {"us-east-1", "us-east-2"} else 0.02
 
 
 def _instances(kind: str, region: str, place: Mapping[str, str]) -> Iterator[dict[str, Any]]:

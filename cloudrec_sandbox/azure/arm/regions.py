@@ -1,4 +1,8 @@
-"""The regions of the stand-in, and the zones of each."""
+"""The regions of the stand-in, the zones of each, and its paired region.
+
+Source of the pairs: "List of Azure region pairs" ("Cross-region replication in Azure"). West US 3 is paired
+in one direction alone.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,20 @@ REGIONS: dict[str, tuple[str, ...]] = {
     "swedencentral": _ALL,
     "uksouth": _ALL,
     "japaneast": _ALL,
+}
+PAIRS = {
+    "eastus": "westus",
+    "eastus2": "centralus",
+    "southcentralus": "northcentralus",
+    "centralus": "eastus2",
+    "westus": "eastus",
+    "westus2": "westcentralus",
+    "westus3": "eastus",
+    "northeurope": "westeurope",
+    "westeurope": "northeurope",
+    "swedencentral": "swedensouth",
+    "uksouth": "ukwest",
+    "japaneast": "japanwest",
 }
 
 

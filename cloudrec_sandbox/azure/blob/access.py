@@ -1,10 +1,10 @@
 """Who may use a container: a token, the account's network rules, and the role assignments.
 
-Sources: "Authorize with Microsoft Entra ID" (REST reference) for the permission of each operation; "Configure
-Azure Storage firewalls and virtual networks" for the rules: they judge the sender's public address, and a
-subnet's rule counts for senders in that subnet alone. A sender in the account's region has a private address
-for them, so that no rule for a public address lets it in. Roles always count here, whatever `enforce_iam` of
-/_control says: the owner of a subscription has no permission on data.
+Sources: "Authorize with Microsoft Entra ID" (REST reference); "Configure Azure Storage firewalls and virtual
+networks" for the rules: they judge the sender's public address, and a subnet's rule counts for senders in
+that subnet alone. A sender in the account's region has a private address for them, so that no rule for a
+public address lets it in. Roles always count here, whatever `enforce_iam` of /_control says: the owner of a
+subscription has no permission on data.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv4Network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec_sandbox.azure.arm.blob_place import PERMISSIONS
 from cloudrec_sandbox.azure.arm.store import store
 from cloudrec_sandbox.azure.blob.errors import BlobError
 from cloudrec_sandbox.azure.identity import entra, tokens
 from cloudrec_sandbox.azure.services.authorization import access
+from cloudrec_sandbox.azure.services.network import service_endpoints
 from cloudrec_sandbox.core import linked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cloudrec_sandbox.azure.arm.store import Resource
+    from cloudrec_sandbox.azure.services.authorization.abac import Attempt
     from cloudrec_sandbox.core.world import World
 
 _POOLS = "Microsoft.ContainerService/managedClusters/agentPools"
-_ENDPOINTS = {"Microsoft.Storage", "Microsoft.Storage.Global"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def _key_refused(account: Resource) -> BlobError:
 
 def check_network(world: World, account: Resource, sender: Sender) -> None:
     """Refuse a sender that the account's network rules do not let in."""
-    if not _is_let_in(world, account.properties, sender):
+    if not _is_let_in(world, account, sender):
         raise BlobError(
             "AuthorizationFailure",
             "This request is not authorized to perform this operation.",
@@ -89,7 +89,8 @@ def check_network(world: World, account: Resource, sender: Sender) -> None:
         )
 
 
-def _is_let_in(world: World, properties: Mapping[str, Any], sender: Sender) -> bool:
+def _is_let_in(world: World, account: Resource, sender: Sender) -> bool:
+    properties = account.properties
     if properties.get("publicNetworkAccess") == "Disabled":
         return False  # private endpoints alone would be left, and this stand-in has none
     rules = properties["networkAcls"]
@@ -97,7 +98,8 @@ def _is_let_in(world: World, properties: Mapping[str, Any], sender: Sender) -> b
         return True
     if sender.cluster:
         listed = {rule["id"].lower() for rule in rules["virtualNetworkRules"]}
-        return any(id_ in listed and _has_endpoint(world, id_) for id_ in _subnets(world, sender.cluster))
+        near = _subnets(world, sender.cluster)
+        return any(id_ in listed and _is_seen(world, id_, account.location) for id_ in near)
     address = IPv4Address(world.state(linked.Caller).address)
     return any(address in IPv4Network(rule["value"]) for rule in rules["ipRules"])
 
@@ -108,17 +110,22 @@ def _subnets(world: World, cluster: str) -> set[str]:
     return {str(pool.properties.get("vnetSubnetID") or "").lower() for pool in pools}
 
 
-def _has_endpoint(world: World, subnet: str) -> bool:
-    """Whether a subnet exists and storage sees its senders by their private addresses."""
+def _is_seen(world: World, subnet: str, region: str) -> bool:
+    """Whether a subnet exists and storage in a region sees its senders by their private addresses."""
     found = store(world).find(subnet)
-    rows = (found.properties.get("serviceEndpoints") or []) if found else []
-    return any(row.get("service") in _ENDPOINTS for row in rows)
+    return found is not None and service_endpoints.reaches_storage(found, region)
 
 
-def check_role(world: World, sender: Sender, operation: str, scope: str) -> None:
-    """Refuse an operation that no role of the sender's allows on an account or a container."""
-    action, is_on_data = PERMISSIONS[operation]
-    if not access.has(world, sender.principal, action, scope, data=is_on_data):
+def check_role(
+    world: World, sender: Sender, attempts: Sequence[Attempt], scope: str, *, is_on_data: bool
+) -> None:
+    """Refuse a request if the sender's roles allow none of the attempts that it can be, at its scope."""
+    allowed = [
+        each for each in attempts if access.permits(world, sender.principal, each, scope, data=is_on_data)
+    ]
+    decided = (allowed or attempts)[0]
+    access.note(world, sender.principal, decided.action, is_allowed=bool(allowed))
+    if not allowed:
         raise BlobError(
             "AuthorizationPermissionMismatch",
             "This request is not authorized to perform this operation using this permission.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec_sandbox.azure.arm import blob_place
 from cloudrec_sandbox.azure.arm.store import store
-from cloudrec_sandbox.azure.blob import access, data, listing, reads, writes
+from cloudrec_sandbox.azure.blob import access, attempts, data, listing, reads, writes
 from cloudrec_sandbox.azure.blob.errors import BlobError, bad_header, missing_header, ordered
 from cloudrec_sandbox.azure.blob.request import BlobRequest
 from cloudrec_sandbox.azure.services.storage.blob_service import ACCOUNT
@@ -68,7 +68,11 @@ def _answer(world: World, target: Target, request: HttpRequest) -> Reply:
     scope = f"{account.id}/blobServices/default"
     if where.container:
         scope += f"/containers/{where.container}"
-    access.check_role(world, sender, target.action, scope)
+    found = attempts.attempts_of(
+        target.action, where, query=target.query, account=account, is_new=_is_new(world, scope, where)
+    )
+    is_on_data = blob_place.PERMISSIONS[target.action][1]
+    access.check_role(world, sender, found, scope, is_on_data=is_on_data)
     if not where.container:
         raise BlobError(
             "NotImplemented", "This stand-in lists no containers.", status=HTTPStatus.NOT_IMPLEMENTED
@@ -113,6 +117,12 @@ def _container(world: World, id_: str) -> Resource:
     raise BlobError(
         "ContainerNotFound", "The specified container does not exist.", status=HTTPStatus.NOT_FOUND
     )
+
+
+def _is_new(world: World, container: str, where: Place) -> bool:
+    """Return whether no blob of the name exists."""
+    there = store(world).find(container) is not None
+    return not there or where.name not in data.container_of(world, container).blobs
 
 
 def _properties(container: Resource) -> Reply:

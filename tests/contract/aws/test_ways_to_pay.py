@@ -105,7 +105,8 @@ def test_up_asks_for_the_prices_of_its_types_once_a_day_and_for_spot_prices_each
     assert plan.cost.unknown == ()
     assert plan.most.known_usd - plan.cost.known_usd == pytest.approx(12.078)
     asked = [line["action"] for line in aws.calls(started)]
-    assert (asked.count("GetProducts"), asked.count("DescribeSpotPriceHistory")) == (10, 1)
+    # One for each of the types and services, and one for the traffic to other regions.
+    assert (asked.count("GetProducts"), asked.count("DescribeSpotPriceHistory")) == (11, 1)
     later = Site(aws, tmp_path, zones=("eu-west-1c",), capacity="spot-first", region="eu-west-1")
     started = len(aws.calls())
     app.up(later.application, later.cluster, decide=lambda _plan: False)

@@ -54,10 +54,17 @@ class Deployer:
         for name in self._roles:
             self.permit(name, self._roles[name]["Actions"])
             place = self.group if name == "deployer" and not wide else self.subscription
-            self.assign(place, _guid(name), condition=CONDITION, condition_version="2.0")
+            # The other roles have no action that a condition can limit.
+            limit = {"condition": CONDITION, "condition_version": "2.0"} if name == "deployer" else {}
+            self.assign(place, _guid(name), **limit)
         azure.advance(3600)
         self.before = azure.state()
         azure.control(enforce_iam=True)
+
+    def assign_in_group(self, group: str) -> None:
+        """Assign the deployer's role in another resource group too, as README.md says for `--storage-of`."""
+        place = f"{self.subscription}/resourceGroups/{group}"
+        self.assign(place, _guid("deployer"), condition=CONDITION, condition_version="2.0")
 
     def permit(self, name: str, actions: Sequence[str]) -> None:
         """Set a role's actions."""
@@ -100,11 +107,11 @@ class Deployer:
         self.assign(self.subscription, _guid("mutant"))
         self.azure.advance(3600)
 
-    def act(self, command: str) -> None:
-        """Run `up` or `down` as the deployer."""
+    def act(self, command: str) -> Any:
+        """Run `up`, `down` or a look as the deployer, and return the result."""
         self.azure.env.update(self.keys)
         try:
-            getattr(self.site, command)()
+            return getattr(self.site, command)()
         finally:
             self.azure.env.update(self.owner)
 

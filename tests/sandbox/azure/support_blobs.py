@@ -15,10 +15,12 @@ READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 OPERATOR = "bbbbbbbb-cccc-4ddd-8eee-ffffffffffff"
 
 
-def make_account(azure: Azure, *, has_folders: bool = True, **properties: Any) -> None:
+def make_account(
+    azure: Azure, *, has_folders: bool = True, location: str = LOCATION, **properties: Any
+) -> None:
     """Make the account and its container."""
     body = {
-        "location": LOCATION,
+        "location": location,
         "kind": "StorageV2",
         "sku": {"name": "Standard_LRS"},
         "properties": {"isHnsEnabled": has_folders, **properties},
@@ -33,14 +35,22 @@ def container_id(azure: Azure) -> str:
     return azure.id(kind, ACCOUNT, "default", CONTAINER)
 
 
-def grant(azure: Azure, role: str = CONTRIBUTOR, *, principal: str = OPERATOR, waits: bool = True) -> None:
-    """Assign a role on the container; by default it has taken effect."""
+def grant(
+    azure: Azure,
+    role: str = CONTRIBUTOR,
+    *,
+    principal: str = OPERATOR,
+    waits: bool = True,
+    **properties: str,
+) -> None:
+    """Assign a role on the container, with a condition perhaps; by default it has taken effect."""
     definitions = f"/subscriptions/{azure.subscription}/providers/Microsoft.Authorization/roleDefinitions"
     body = {
         "properties": {
             "roleDefinitionId": f"{definitions}/{role}",
             "principalId": principal,
             "principalType": "ServicePrincipal",
+            **properties,
         }
     }
     name = f"{role[:-12]}{principal[-12:]}"

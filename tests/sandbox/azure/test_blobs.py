@@ -10,6 +10,11 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.storage.blob import BlobBlock, ContainerClient
 
+from cloudrec_sandbox.azure.arm.store import Resource, store
+from cloudrec_sandbox.azure.blob import access
+from cloudrec_sandbox.azure.blob.errors import BlobError
+from cloudrec_sandbox.azure.services.network import service_endpoints
+from cloudrec_sandbox.core.world import World
 from tests.sandbox.azure.support import GROUP, Azure, headers_of
 from tests.sandbox.azure.support_blobs import ACCOUNT, CONTAINER, READER, blobs, grant, make_account
 from tests.sandbox.azure.support_network import NETWORK, SUBNET, make_network, make_subnet
@@ -89,6 +94,49 @@ def test_a_subnets_rule_admits_no_one_outside_of_it(azure: Azure) -> None:
     make_account(azure, networkAcls=rules)
     grant(azure)
     assert code_of(lambda: list(blobs(azure).list_blobs())) == (403, "AuthorizationFailure")
+
+
+_CLUSTER = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c"
+_NEAR = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/n/subnets/nodes"
+
+
+def _world(service: str, region: str) -> World:
+    """A world with a cluster in a subnet that has one service endpoint, in a network of a region."""
+    world, properties = World({}), {"serviceEndpoints": [{"service": service}]}
+    service_endpoints.complete(properties, region)
+    pool = ("Microsoft.ContainerService/managedClusters/agentPools", {"vnetSubnetID": _NEAR})
+    subnet = ("Microsoft.Network/virtualNetworks/subnets", properties)
+    for id_, (type_, shown) in ((f"{_CLUSTER}/agentPools/p", pool), (_NEAR, subnet)):
+        document = {"id": id_, "properties": shown}
+        store(world).add(Resource(id=id_, type=type_, document=document, made_at=0.0, changed_at=0.0))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("service", "network", "account", "is_let_in"),
+    [
+        ("Microsoft.Storage", "eastus", "eastus", True),
+        ("Microsoft.Storage", "eastus", "westus", True),  # its pair
+        ("Microsoft.Storage", "eastus", "westeurope", False),
+        ("Microsoft.Storage", "eastus", "westus3", False),  # has eastus as its pair, and is no pair of it
+        ("Microsoft.Storage", "westus3", "eastus", True),
+        ("Microsoft.Storage.Global", "eastus", "westeurope", True),
+        ("Microsoft.Storage.Global", "eastus", "eastus", True),
+        ("Microsoft.KeyVault", "eastus", "eastus", False),
+    ],
+)
+def test_a_clusters_service_endpoint_reaches_accounts_by_region(
+    service: str, network: str, account: str, *, is_let_in: bool
+) -> None:
+    rules = {"defaultAction": "Deny", "virtualNetworkRules": [{"id": _NEAR}], "ipRules": []}
+    document = {"location": account, "properties": {"networkAcls": rules}}
+    there = Resource(id="/a", type="", document=document, made_at=0.0, changed_at=0.0)
+    sender, world = access.Sender(principal="p", cluster=_CLUSTER), _world(service, network)
+    if is_let_in:
+        access.check_network(world, there, sender)
+        return
+    with pytest.raises(BlobError):
+        access.check_network(world, there, sender)
 
 
 def test_keys_and_tokens_for_other_services_are_refused(azure: Azure) -> None:

@@ -113,6 +113,19 @@ def test_a_subnet_must_be_within_its_network(azure: Azure, networks: Any, prefix
     assert len(list(networks.subnets.list(GROUP, NETWORK))) == 1
 
 
+@pytest.mark.usefixtures("networks")
+@pytest.mark.parametrize("services", [["Storage", "Storage.Global"], ["KeyVault", "KeyVault"]])
+def test_a_subnet_has_one_endpoint_to_a_service(azure: Azure, services: list[str]) -> None:
+    """Storage is one service, whether in its own region or in all."""
+    make_network(azure)
+    wanted = [{"service": f"Microsoft.{name}"} for name in services]
+    with refused("SubnetHasConflictingServiceEndpoints", *services, status=400):
+        make_subnet(azure, serviceEndpoints=wanted)
+    rows = [{"name": "a", "properties": {"addressPrefix": "10.0.0.0/24", "serviceEndpoints": wanted}}]
+    with refused("SubnetHasConflictingServiceEndpoints", status=400):
+        make_network(azure, subnets=rows)
+
+
 def test_a_subnet_can_reference_only_ready_resources(azure: Azure, networks: Any) -> None:
     make_network(azure)
     nat = azure.id("Microsoft.Network/natGateways", "nat")

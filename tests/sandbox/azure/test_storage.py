@@ -97,7 +97,8 @@ def test_an_account_admits_only_subnets_with_a_service_endpoint(azure: Azure, ac
     make_subnet(azure)
     rule = {"id": azure.id(_SUBNETS, NETWORK, SUBNET)}
     body = _account(networkAcls={"defaultAction": "Deny", "virtualNetworkRules": [rule]})
-    with refused("SubnetsHaveNoServiceEndpointsConfigured", "Microsoft.Storage", status=400):
+    words = ("SubnetsHaveNoServiceEndpointsConfigured", "Microsoft.Storage")
+    with refused("NetworkAclsValidationFailure", *words, status=400):
         accounts.begin_create(GROUP, _ACCOUNT, body)
     endpoint = put_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
     with refused("NetworkAclsValidationFailure", "SubnetsNotProvisioned", "Updating", status=400):
@@ -110,6 +111,35 @@ def test_an_account_admits_only_subnets_with_a_service_endpoint(azure: Azure, ac
     assert found.properties.network_rule_set.virtual_network_rules[0].state == "NetworkSourceDeleted"
     with refused("NetworkAclsValidationFailure", SUBNET, status=400):
         accounts.begin_create(GROUP, _ACCOUNT, body)
+
+
+def test_an_account_in_another_region_admits_only_subnets_with_the_endpoint_to_all_regions(
+    azure: Azure, accounts: Any
+) -> None:
+    make_network(azure)
+    found = make_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
+    assert found.service_endpoints[0].locations == ["eastus", "westus"]
+    rule = {"id": azure.id(_SUBNETS, NETWORK, SUBNET)}
+    acls = {"defaultAction": "Deny", "virtualNetworkRules": [rule]}
+    body = {**_account(networkAcls=acls), "location": "westeurope"}
+    with refused("NetworkAclsValidationFailure", "Microsoft.Storage.Global", "westeurope", status=400):
+        accounts.begin_create(GROUP, _ACCOUNT, body)
+    found = make_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage.Global"}])
+    assert found.service_endpoints[0].locations == ["*"]
+    made = azure.done(accounts.begin_create, GROUP, _ACCOUNT, body, seconds=60)
+    assert made.properties.network_rule_set.virtual_network_rules[0].state == "Succeeded"
+    make_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
+    with refused("NetworkAclsValidationFailure", "westeurope", status=400):
+        accounts.update(GROUP, _ACCOUNT, {"properties": {"networkAcls": acls}})
+
+
+def test_an_account_in_the_paired_region_admits_a_subnet(azure: Azure, accounts: Any) -> None:
+    make_network(azure)
+    make_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
+    rule = {"id": azure.id(_SUBNETS, NETWORK, SUBNET)}
+    body = _account(networkAcls={"defaultAction": "Deny", "virtualNetworkRules": [rule]})
+    made = azure.done(accounts.begin_create, GROUP, _ACCOUNT, {**body, "location": "westus"}, seconds=60)
+    assert made.location == "westus"
 
 
 def test_an_account_admits_only_public_addresses(azure: Azure, accounts: Any) -> None:

@@ -135,4 +135,4 @@ def test_regions_are_refused_where_clusters_cannot_share_a_storage(tmp_path: Pat
     app.journal.put_cluster(spec.title, "local", spec.model_dump(mode="json"))
     with pytest.raises(SpecError, match=r"provider 'local' cannot use the storage of another one") as raised:
         clusters_for(app, wanted(tmp_path, "us-east-1"))
-    assert raised.value.remedy == "leave --regions out; clusters on aws and gcp can"
+    assert raised.value.remedy == "leave --regions out; clusters on aws, azure and gcp can"

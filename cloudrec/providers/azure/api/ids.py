@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LEAST = 5  # parts of the shortest id, that of a resource group
 _SHOWN = 80  # characters of a wrong id in a message
+_SUBSCRIPTION = 2  # index of the subscription's id in an id that is split at its slashes
 _GROUP = 4  # index of the resource group's name in an id that is split at its slashes
 
 
@@ -55,6 +56,11 @@ def known(identity: str | None) -> str:
 def group_of(identity: str | None) -> str:
     """Return the name of a resource's resource group, in lower case."""
     return known(identity).split("/")[_GROUP].lower()
+
+
+def subscription_of(identity: str | None) -> str:
+    """Return the id of a resource's subscription."""
+    return known(identity).split("/")[_SUBSCRIPTION]
 
 
 def names(identity: str | None) -> Sequence[str]:

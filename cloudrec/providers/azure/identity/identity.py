@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
@@ -18,7 +18,8 @@ from cloudrec.providers.azure.api import ids, models
 from cloudrec.providers.azure.api.driver import AzureDriver
 from cloudrec.providers.azure.api.rows import group_name
 from cloudrec.providers.azure.api.tracked import LocatedProperties, TrackedCalls, TrackedDriver
-from cloudrec.providers.azure.identity.roles import POWERFUL, ROLES
+from cloudrec.providers.azure.identity.conditions import CONDITIONS, turns_condition
+from cloudrec.providers.azure.identity.roles import BLOB_CONTRIBUTOR, POWERFUL, ROLES
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.base.driver import all_needed, is_ours, name_of
 from cloudrec.providers.base.protocol import END_SCHEDULE
@@ -48,7 +49,6 @@ IDENTITY_TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
 WORKFLOW_TYPE = "Microsoft.Logic/workflows"
 _CLUSTER_TYPE = "Microsoft.ContainerService/managedClusters"
 _REGISTRY_TYPE = "Microsoft.ContainerRegistry/registries"
-_CONTAINER_TYPE = "Microsoft.Storage/storageAccounts/blobServices/containers"
 # The description of a role assignment is this mark and the values of these tags, separated by colons.
 _MARK = "cloudrec"
 _DESCRIBED = (TAG_CLUSTER, TAG_KEY, TAG_OWNER)
@@ -63,12 +63,14 @@ class AzureRoleProperties(Properties):
         principal: object id of the person, group or service principal; empty for an identity of the cluster.
         identity: the name of the cluster's identity; empty for another principal.
         principal_type: as Azure names it, such as "User" or "ServicePrincipal".
+        condition: what limits the role to some calls, in Azure's language; empty for all that it allows.
     """
 
     role: str
     principal: str
     identity: str
     principal_type: str
+    condition: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +147,8 @@ def _roles(layout: AzureLayout) -> list[Resource]:
     subnet = (network.subnet_id(layout, network.NODES), layout.key(network.SUBNET, network.NODES))
     nodes = (below(IDENTITY_TYPE, f"{layout.name}-{KUBELET}"), layout.key(IDENTITY, KUBELET))
     registry = (below(_REGISTRY_TYPE, layout.registry), layout.key(_REGISTRY))
-    container = (
-        below(_CONTAINER_TYPE, layout.storage_account, "default", layout.settings.container),
-        layout.key(_CONTAINER),
-    )
+    # Another cluster's container is no resource of this one, and exists.
+    container = (layout.container_id, layout.key(_CONTAINER) if layout.has_own_storage else "")
     cluster = (below(_CLUSTER_TYPE, layout.name), layout.key(_CLUSTER))
     workflow = (workflow_id(layout), layout.key(END_SCHEDULE))
     admins = {caller.object_id: caller.kind, **layout.settings.administrators}
@@ -158,8 +158,12 @@ def _roles(layout: AzureLayout) -> list[Resource]:
         # A registry in ABAC mode ignores AcrPull and needs the second role; others need the first.
         _role(layout, "kubelet-acr-pull", "AcrPull", kubelet, registry),
         _role(layout, "kubelet-acr-reader", "Container Registry Repository Reader", kubelet, registry),
-        _role(layout, "pod-storage", "Storage Blob Data Contributor", pod, container),
-        _role(layout, "operator-storage", "Storage Blob Data Contributor", caller, container),
+        _role(layout, "pod-storage", BLOB_CONTRIBUTOR, pod, container),
+        *(
+            [_role(layout, "operator-storage", BLOB_CONTRIBUTOR, caller, container)]
+            if layout.has_own_storage
+            else []
+        ),
         _role(layout, "operator-acr-push", "AcrPush", caller, registry),
         _role(layout, "operator-acr-writer", "Container Registry Repository Writer", caller, registry),
         # The role to scale the pool is in `guard`; scaling adds machines to a subnet, which needs guard-join.
@@ -180,6 +184,21 @@ def _roles(layout: AzureLayout) -> list[Resource]:
             if layout.cluster.has_movable_end
             else []
         ),
+        # With it, the keepers of several clusters take turns to have a run.
+        *(
+            [
+                _role(
+                    layout,
+                    "guard-turns",
+                    BLOB_CONTRIBUTOR,
+                    guard,
+                    container,
+                    condition=turns_condition(layout.prefix),
+                )
+            ]
+            if layout.cluster.managed
+            else []
+        ),
         *(
             _role(
                 layout,
@@ -194,7 +213,13 @@ def _roles(layout: AzureLayout) -> list[Resource]:
 
 
 def _role(
-    layout: AzureLayout, suffix: str, role: str, principal: _Principal, on: tuple[str, str]
+    layout: AzureLayout,
+    suffix: str,
+    role: str,
+    principal: _Principal,
+    on: tuple[str, str],
+    *,
+    condition: str = "",
 ) -> Resource[AzureScopedRoleProperties]:
     """Return a role assignment.
 
@@ -203,10 +228,13 @@ def _role(
         suffix: of the assignment's name.
         role: the role's name.
         principal: the principal that gets the role.
-        on: id of the resource that the role is assigned on, and the key of that resource or of its creator.
+        on: id of the resource that the role is assigned on, and the key of that resource or of its creator;
+            no key if it is no resource of the cluster.
+        condition: what limits the role.
     """
     scope, creator = on
-    needs = (layout.key(IDENTITY, principal.identity), creator) if principal.identity else (creator,)
+    identity = layout.key(IDENTITY, principal.identity) if principal.identity else ""
+    needs = tuple(key for key in (identity, creator) if key)
     return layout.resource(
         ROLE,
         suffix,
@@ -217,6 +245,7 @@ def _role(
             principal=principal.object_id,
             identity=f"{layout.name}-{principal.identity}" if principal.identity else "",
             principal_type=principal.kind,
+            condition=condition,
         ),
         hourly_usd=FREE,
     )
@@ -261,6 +290,7 @@ class RoleDriver(AzureDriver[RoleP_contra]):
     and `down` finds them by their descriptions.
     """
 
+    changeable = frozenset({"condition"})
     deadline_s = 1200.0  # a new principal is not visible everywhere for some minutes
     poll_s = 1.0
 
@@ -290,7 +320,12 @@ class RoleDriver(AzureDriver[RoleP_contra]):
         # Another process may have assigned the role a moment ago, so that Azure may still refuse its use.
         if created_on is not None:
             self._note(resource, principal, max(0.0, time.time() - created_on.timestamp()))
-        return self._observe(row)
+        seen = self._observe(row)
+        if not seen.tags:
+            return seen
+        # Azure has one assignment of a role to a principal on a scope. That of the caller on a container may
+        # be made for another cluster that uses it. After that cluster's `down`, `up` assigns the role again.
+        return replace(seen, name=resource.name, tags=resource.tags)
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Return READY; raises Azure's error if there is no assignment."""
@@ -298,7 +333,7 @@ class RoleDriver(AzureDriver[RoleP_contra]):
         return Condition.READY, ""
 
     def make(self, resource: Resource[RoleP_contra], *, token: str, identities: Mapping[str, str]) -> str:
-        """Assign the role; a second call changes nothing."""
+        """Assign the role; a second call changes nothing but the condition."""
         del token
         wanted = resource.properties
         principal = self._principal(resource, identities)
@@ -312,10 +347,19 @@ class RoleDriver(AzureDriver[RoleP_contra]):
                 # Without a type Azure assumes a user, and refuses the id of an identity.
                 principal_type=wanted.principal_type,
                 description=_description(resource.tags),
+                condition=wanted.condition or None,
+                condition_version=CONDITIONS if wanted.condition else None,
             ),
         )
         self._note(resource, principal)
         return identity
+
+    def change(
+        self, resource: Resource[RoleP_contra], observed: Observed, *, identities: Mapping[str, str]
+    ) -> None:
+        """Assign the role with the requested condition."""
+        del observed
+        self.make(resource, token="", identities=identities)
 
     def remove(self, observed: Observed) -> None:
         """Delete the assignment."""
@@ -367,6 +411,7 @@ class RoleDriver(AzureDriver[RoleP_contra]):
                 f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
             ).lower(),
             condition=Condition.READY,
+            properties={"condition": row.condition or ""},
             tags=tags,
             location="global",
             created=created_on.timestamp() if created_on else None,

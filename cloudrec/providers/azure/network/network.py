@@ -42,7 +42,10 @@ KINDS: Mapping[str, AbstractSet[str]] = {
     SUBNET: frozenset({NETWORK, FIREWALL, NAT}),
 }
 
-_STORAGE = "Microsoft.Storage"  # the service endpoint through which a subnet reaches the storage account
+# The service endpoint through which a subnet reaches the storage account. The first reaches accounts of its
+# own region (and the paired one) alone; the second those of all regions. A subnet has one of them at most
+# (azure-docs, storage-network-security-virtual-networks.md).
+_STORAGE, _STORAGE_EVERYWHERE = "Microsoft.Storage", "Microsoft.Storage.Global"
 _NAT_IDLE_MINUTES = 30  # until an idle connection is cut; a long upload may be silent for a while
 _RULE = "cloudrec-"  # prefix of the names of cloudrec's rules; rules with other names are left alone
 _FIRST_PRIORITY = 100  # the smallest that Azure allows; each rule needs a different one
@@ -170,7 +173,7 @@ def _subnet(layout: AzureLayout, suffix: str, block: str, *needs: str) -> Resour
             cidr=block,
             firewall=attached(AzureFirewallDriver.of_type),
             nat=attached(NatDriver.of_type),
-            endpoints=(_STORAGE,),
+            endpoints=(_STORAGE_EVERYWHERE if layout.is_storage_elsewhere else _STORAGE,),
         ),
         hourly_usd=FREE,
     )

@@ -15,7 +15,7 @@ from uuid import uuid4
 from cloudrec.engine.cost import FREE
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure import errors
-from cloudrec.providers.azure.api import ids, models
+from cloudrec.providers.azure.api import models
 from cloudrec.providers.azure.api.rows import plain
 from cloudrec.providers.azure.identity.identity import AzureScopedRoleProperties
 from cloudrec.providers.azure.identity.roles import (
@@ -68,7 +68,7 @@ def resources(layout: AzureLayout) -> list[Resource]:
             needs=(layout.key(storage.ACCOUNT),),
             properties=AzureScopedRoleProperties(
                 role=role,
-                scope=_account(layout),
+                scope=layout.account_id,
                 principal=importer.lower(),
                 identity="",
                 principal_type="ServicePrincipal",
@@ -92,11 +92,7 @@ def container(layout: AzureLayout, name: str) -> str:
     """Return the id of a container in lower case; empty if no container fills the file system."""
     if not layout.settings.lustre_importer:
         return ""
-    return f"{_account(layout)}/blobServices/default/containers/{name}".lower()
-
-
-def _account(layout: AzureLayout) -> str:
-    return ids.resource(layout.subscription, layout.group, storage.ACCOUNT_TYPE, layout.storage_account)
+    return f"{layout.account_id}/blobServices/default/containers/{name}".lower()
 
 
 class ImporterRoleDriver(SharedRoleDriver):

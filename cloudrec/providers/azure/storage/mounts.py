@@ -28,7 +28,7 @@ def volumes(layout: AzureLayout, azure: Azure, *, client_id: str, cache_mb: int)
 
 
 def _container(layout: AzureLayout, client_id: str, cache_mb: int) -> dict[str, Any]:
-    container = layout.settings.container
+    container = layout.container
     # Options of blobfuse2. Without a path, the driver caches in a folder of /mnt of the node.
     cache = [f"--tmp-path={tiers.CACHE}/{container}", f"--cache-size-mb={cache_mb}"] if cache_mb else []
     return {
@@ -39,7 +39,7 @@ def _container(layout: AzureLayout, client_id: str, cache_mb: int) -> dict[str, 
         "capacity": "1Pi",  # Kubernetes requires a capacity and ignores it
         "attributes": {
             "protocol": "fuse2",
-            "resourceGroup": layout.group,
+            "resourceGroup": layout.storage_group,
             "storageAccount": layout.storage_account,
             "containerName": container,
             "clientID": client_id,

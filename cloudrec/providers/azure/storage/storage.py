@@ -23,9 +23,11 @@ from cloudrec.providers.azure.api.tracked import (
     TrackedDriver,
     group_names,
 )
+from cloudrec.providers.azure.layout import ACCOUNT_TYPE
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.settings import LUSTRE_LOGS
 from cloudrec.providers.base.driver import is_ours
+from cloudrec.providers.base.storage import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.api.client import Azure
     from cloudrec.providers.azure.api.driver import AzureDriver
     from cloudrec.providers.azure.layout import AzureLayout
+    from cloudrec.spec.models import SharedStorageSpec
 
 ACCOUNT, CONTAINER = "storage-account", "container"
 LOGS = "lustre-logs"  # the suffix of the container for the logs of imports
-ACCOUNT_TYPE = "Microsoft.Storage/storageAccounts"
 KINDS: Mapping[str, AbstractSet[str]] = {
     ACCOUNT: frozenset({groups.GROUP, groups.REGISTRATION, network.SUBNET}),
     CONTAINER: frozenset({ACCOUNT}),
@@ -120,7 +122,9 @@ class BlobContainerProperties(Properties):
 
 
 def resources(layout: AzureLayout) -> list[Resource]:
-    """Return the account and its container."""
+    """Return the account and its container; nothing for a cluster whose runs use those of another one."""
+    if not layout.has_own_storage:
+        return []
     suffixes = [network.NODES, *([network.LUSTRE] if layout.settings.lustre_tib else [])]
     account = layout.resource(
         ACCOUNT,
@@ -217,11 +221,12 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
     def change(
         self, resource: Resource[AzureAccountProperties], observed: Observed, *, identities: Mapping[str, str]
     ) -> None:
-        """Set the settings and the network rules to the requested ones."""
+        """Set the settings and the network rules to the requested ones; clusters that use it stay let in."""
         del identities
+        users = subnets_of_users(self.row(observed.identity))
         # An update changes only the settings that it has.
         wanted = models.storage.StorageAccountPropertiesUpdateParameters(
-            network_rule_set=_rules(resource.properties),
+            network_rule_set=_rules(resource.properties, users),
             **_secure(has_keys=resource.properties.allow_shared_key_access),
         )
         self.azure.storage.storage_accounts.update(
@@ -234,7 +239,6 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
         """Return the settings that decide about access, and the admitted subnets and addresses."""
         # Without the default action Deny, the listed addresses are not a limit.
         rules = row.network_rule_set
-        subnets = (rules.virtual_network_rules if rules else None) or ()
         return {
             "is_hns_enabled": row.is_hns_enabled,
             "allow_blob_public_access": row.allow_blob_public_access,
@@ -244,13 +248,7 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
             "enable_https_traffic_only": row.enable_https_traffic_only,
             "minimum_tls_version": plain(row.minimum_tls_version),
             "public_network_access": plain(row.public_network_access) or "Enabled",
-            "subnets": tuple(
-                sorted(
-                    rule.virtual_network_resource_id.lower()
-                    for rule in subnets
-                    if plain(rule.state) != _GONE_RULE
-                )
-            ),
+            "subnets": tuple(sorted(subnets_of(row) - subnets_of_users(row))),
             "addresses": tuple(sorted(rule.ip_address_or_range or "" for rule in rules.ip_rules or ()))
             if rules and plain(rules.default_action) == "Deny"
             else ("anyone",),
@@ -264,14 +262,51 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
         return Difference(reason="the network rules differ from the requested ones", in_place=found.in_place)
 
 
-def _rules(wanted: AzureAccountProperties) -> models.storage.NetworkRuleSet:
+def subnets_of(row: models.storage.StorageAccount) -> frozenset[str]:
+    """Return the ids of the subnets that an account lets in, in lower case."""
+    rules = (row.network_rule_set.virtual_network_rules if row.network_rule_set else None) or ()
+    return frozenset(
+        rule.virtual_network_resource_id.lower() for rule in rules if plain(rule.state) != _GONE_RULE
+    )
+
+
+def subnets_of_users(row: models.storage.StorageAccount) -> frozenset[str]:
+    """Return those that are of other clusters which use the account; its tags name these clusters."""
+    there = ids.subscription_of(row.id)
+    users = tuple(
+        f"{ids.group(there, group_name(user))}/".lower() for user in sharing.users_of(row.tags or {})
+    )
+    return frozenset(subnet for subnet in subnets_of(row) if subnet.startswith(users))
+
+
+def set_user(azure: Azure, shared: SharedStorageSpec, cluster: str, region: str | None) -> None:
+    """Tag an account with another cluster that uses it; without a region, remove that tag.
+
+    Azure replaces all tags at once, and has no condition for it: a change at the same time can be lost. `up`
+    of the other cluster writes the tag again.
+    """
+    calls = azure.storage.storage_accounts
+    group, name = group_name(shared.cluster), shared.account
+    row = azure.get(calls.get_properties, group, name)
+    if row is None:
+        return
+    before = dict(row.tags or {})
+    after = sharing.with_user(before, cluster, region)
+    if after != before:
+        change = models.storage.StorageAccountUpdateParameters(tags=after)
+        azure.read(lambda: calls.update(group, name, change))  # the same change twice is as one
+
+
+def _rules(
+    wanted: AzureAccountProperties, users: AbstractSet[str] = frozenset()
+) -> models.storage.NetworkRuleSet:
     return models.storage.NetworkRuleSet(
         default_action="Deny",
         # By default Azure lets its own services past the rules.
         bypass="None",
         virtual_network_rules=[
             models.storage.VirtualNetworkRule(virtual_network_resource_id=subnet, action="Allow")
-            for subnet in wanted.subnets
+            for subnet in sorted({*wanted.subnets, *users})
         ],
         ip_rules=[
             models.storage.IPRule(ip_address_or_range=address, action="Allow") for address in wanted.addresses

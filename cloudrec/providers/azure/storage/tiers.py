@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cloudrec.providers.base.storage import tiers
+from cloudrec.providers.base.storage import sharing, tiers
 from cloudrec.providers.base.storage.rates import CLIENT, rates_of
 from cloudrec.providers.base.storage.tiers import GIB, KUBELET_SHARE
 
@@ -69,7 +69,9 @@ def _lustre(layout: AzureLayout) -> Tier:
         nodes=layout.cluster.nodes,
         client=RATES.get((tiers.LUSTRE, CLIENT)),
         remedy="let a Lustre file system be filled from the container: set cluster.settings.lustre_tib and "
-        "lustre_importer; or copy the dataset into one, and name its path: --dataset /mnt/lustre/NAME",
+        "lustre_importer; or copy the dataset into one, and name its path: --dataset /mnt/lustre/NAME"
+        if layout.has_own_storage
+        else sharing.LUSTRE_REMEDY,
     )
     if tier.lacks or settings.lustre_importer:
         return tier

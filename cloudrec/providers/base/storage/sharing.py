@@ -1,6 +1,7 @@
 """Clusters that use the storage of another one: the settings that they cannot have, and the bucket's tags.
 
-A bucket has a tag for each other cluster that uses it, so that `down` knows of it on every machine.
+A bucket (on Azure a storage account) has a tag for each other cluster that uses it, so that `down` knows of
+it on every machine.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from cloudrec.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cloudrec.spec.models import ClusterSpec
+    from cloudrec.spec.models import ClusterSpec, Model
 
 LUSTRE_REMEDY = (
     "use a cluster without --storage-of: a Lustre file system is filled from the cluster's own bucket"
 )
 _REASONS = {
     "bucket": "the bucket is that of the other cluster",
+    "storage_account": "the storage account is that of the other cluster",
+    "container": "the container is that of the other cluster",
     "prefix": "the prefix is that of the other cluster",
     "lustre_gib": "a Lustre file system is filled from the cluster's own bucket",
+    "lustre_importer": "a Lustre file system is filled from the cluster's own container",
 }
 
 
@@ -39,20 +43,17 @@ def with_user(tags: Mapping[str, str], cluster: str, region: str | None) -> dict
     return others if region is None else {**others, name: region}
 
 
-def check(cluster: ClusterSpec, *, bucket: str | None, prefix: str, lustre_gib: int) -> None:
+def check(cluster: ClusterSpec, settings: Model) -> None:
     """Raise SpecError if a cluster with the storage of another one has settings for its own.
 
     Args:
         cluster: the spec.
-        bucket: the setting of this name.
-        prefix: the setting of this name.
-        lustre_gib: the setting of this name.
+        settings: the provider's settings of the cluster.
     """
     if cluster.storage_of is None:
         return
-    given = {"bucket": bucket, "prefix": prefix, "lustre_gib": lustre_gib}
-    for name, value in given.items():
-        if value:
+    for name in (each for each in _REASONS if each in settings.model_fields_set):
+        if value := getattr(settings, name):
             raise SpecError(
                 f"cluster.settings.{name} is {value}, and cluster.storage_of is {cluster.storage_of}: "
                 f"{_REASONS[name]}",

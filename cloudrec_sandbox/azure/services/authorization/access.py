@@ -12,6 +12,8 @@ from uuid import NAMESPACE_URL, uuid5
 from cloudrec_sandbox.azure.arm.paths import SUBSCRIPTION
 from cloudrec_sandbox.azure.arm.registry import durations
 from cloudrec_sandbox.azure.identity import entra
+from cloudrec_sandbox.azure.services.authorization.abac import Attempt
+from cloudrec_sandbox.azure.services.authorization.abac_syntax import parse
 from cloudrec_sandbox.azure.services.authorization.principals import SERVICE_PRINCIPAL
 from cloudrec_sandbox.azure.services.authorization.roles import BUILT_IN, OWNER, Role
 from cloudrec_sandbox.core.book import Decisions
@@ -78,16 +80,33 @@ def made(principal: str, guid: str, scope: str, *, now: float) -> Assignment:
 def has(world: World, principal: str, action: str, scope: str, *, data: bool = False) -> bool:
     """Return whether a principal may do `action` at a scope now, which is recorded.
 
-    `data`: to the data in the resource.
+    `data`: to the data in the resource. A condition counts as for an attempt that has no attributes.
     """
+    is_allowed = permits(world, principal, Attempt(action=action), scope, data=data)
+    note(world, principal, action, is_allowed=is_allowed)
+    return is_allowed
+
+
+def permits(world: World, principal: str, attempt: Attempt, scope: str, *, data: bool) -> bool:
+    """Return whether a principal may do what it attempts at a scope; conditions limit data actions alone."""
     # An assignment exists before it takes effect: Azure needs some minutes for that.
-    is_allowed = any(
-        row.counts_from <= world.now() and role_of(world, row).allows(action, data=data)
+    return any(
+        row.counts_from <= world.now()
+        and role_of(world, row).allows(attempt.action, data=data)
+        and (not data or is_fulfilled(row, attempt))
         for row in at(world, scope)
         if row.principal.lower() == principal.lower()
     )
+
+
+def is_fulfilled(row: Assignment, attempt: Attempt) -> bool:
+    """Return whether an assignment's condition holds for an attempt."""
+    return not row.condition or parse(row.condition).holds(attempt) is True
+
+
+def note(world: World, principal: str, action: str, *, is_allowed: bool) -> None:
+    """Record a decision."""
     world.state(Decisions).note(principal.lower(), action, is_allowed=is_allowed)
-    return is_allowed
 
 
 def at(world: World, scope: str) -> Iterator[Assignment]:

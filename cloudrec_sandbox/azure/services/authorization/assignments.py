@@ -45,6 +45,7 @@ def create(call: Call) -> Reply:
         raise malformed("InvalidRequestContent", faults)
     wanted, rows = _wanted(call), call.world.state(Grants).rows
     conditions.check(call, wanted)
+    wanted = conditions.checked(call, wanted)
     old = next((row for row in rows.values() if row.name.lower() == wanted.name.lower()), None)
     # An assignment's role, principal and scope never change; a PUT with the same ones is no change.
     if old is not None:

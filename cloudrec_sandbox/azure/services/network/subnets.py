@@ -9,7 +9,7 @@ from cloudrec_sandbox.azure.arm import references
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import store
-from cloudrec_sandbox.azure.services.network import endpoints, interfaces
+from cloudrec_sandbox.azure.services.network import endpoints, interfaces, service_endpoints
 from cloudrec_sandbox.azure.services.network.addresses import check_spaces, check_subnet
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind
 
@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.azure.arm.store import Resource
     from cloudrec_sandbox.core.world import World
 
-_SERVICES = (
-    "Microsoft.Storage",
-    "Microsoft.Storage.Global",
-    "Microsoft.ContainerRegistry",
-    "Microsoft.KeyVault",
-    "Microsoft.AzureActiveDirectory",
-    "Microsoft.Sql",
-    "Microsoft.EventHub",
-    "Microsoft.ServiceBus",
-    "Microsoft.Web",
-    "Microsoft.CognitiveServices",
-    "Microsoft.AzureCosmosDB",
-)
 _LINKS = (("networkSecurityGroup", references.GROUP), ("natGateway", references.NAT))
 
 
@@ -76,21 +63,13 @@ def check_properties(
     for member, kind in _LINKS:
         if target := references.id_of(dict(properties), member):
             references.resolve(world, target, kind, owner=id_, region=region)
-    for endpoint in properties.get("serviceEndpoints") or []:
-        if endpoint.get("service") not in _SERVICES:
-            raise ArmError(
-                "SubnetWithServiceEndpointHasInvalidServiceName",
-                f"Subnet {name} names the service {endpoint.get('service')}, which has no service endpoints.",
-            )
+    service_endpoints.check(name, properties)
 
 
 def complete(subnet: Resource, region: str) -> None:
     """Fill in what Azure adds to a subnet's properties."""
     properties = subnet.properties
-    for endpoint in properties.get("serviceEndpoints") or []:
-        endpoint["provisioningState"] = "Succeeded"
-        endpoint.setdefault("locations", [region])
-    properties.setdefault("serviceEndpoints", [])
+    service_endpoints.complete(properties, region)
     properties.setdefault("delegations", [])
     properties.setdefault("privateEndpointNetworkPolicies", "Disabled")
     properties.setdefault("privateLinkServiceNetworkPolicies", "Enabled")

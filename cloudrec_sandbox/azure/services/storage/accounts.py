@@ -1,4 +1,8 @@
-"""Storage accounts, whose names must be unique in all of Azure."""
+"""Storage accounts, whose names must be unique in all of Azure.
+
+Source of the rules for subnets: "Configure Azure Storage firewalls and virtual networks". A rule for a subnet
+whose endpoint does not reach the account's region is refused by it, with a message that no page has.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import region_of, store
 from cloudrec_sandbox.azure.services import names
 from cloudrec_sandbox.azure.services.compute import quotas
+from cloudrec_sandbox.azure.services.network import service_endpoints
 from cloudrec_sandbox.azure.services.storage import blob_service
 from cloudrec_sandbox.azure.services.storage.blob_service import ACCOUNT as TYPE
 from cloudrec_sandbox.azure.services.storage.blob_service import APIS, MODELS
@@ -75,7 +80,8 @@ class StorageAccounts(Kind):
                 "InvalidAccountTypeForKind",
                 "The account type of kind StorageV2 must be one of the Standard ones.",
             )
-        _check_rules(call.world, name, properties.get("networkAcls") or {})
+        region = old.location if old else region_of(body)
+        _check_rules(call.world, name, properties.get("networkAcls") or {}, region)
 
     def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:
         """Yield the permission on a subnet that is let in."""
@@ -172,8 +178,8 @@ def _check_fixed(body: Mapping[str, Any], old: Mapping[str, Any]) -> None:
             )
 
 
-def _check_rules(world: World, name: str, acls: Mapping[str, Any]) -> None:
-    """Check that subnets exist with a service endpoint, and that addresses are public."""
+def _check_rules(world: World, name: str, acls: Mapping[str, Any], region: str) -> None:
+    """Check that subnets exist with a service endpoint to the account's region; that addresses are public."""
     for rule in _subnet_rules(acls):
         subnet = store(world).find(rule)
         if subnet is None or subnet.type != SUBNET:
@@ -189,16 +195,7 @@ def _check_rules(world: World, name: str, acls: Mapping[str, Any]) -> None:
                 f"because subnets {subnet.name} of the virtual network {subnet.path.parent} are not "
                 f"provisioned. They are in {state} state..",
             )
-        # A subnet without the service endpoint has no route by which storage sees its machines' addresses.
-        services = {row.get("service") for row in subnet.properties.get("serviceEndpoints") or []}
-        if not services & {"Microsoft.Storage", "Microsoft.Storage.Global"}:
-            raise ArmError(
-                "SubnetsHaveNoServiceEndpointsConfigured",
-                f"Subnets {subnet.name} of virtual network {subnet.path.parent} do not have ServiceEndpoints "
-                "for Microsoft.Storage resources configured. Add Microsoft.Storage to subnet's "
-                "ServiceEndpoints collection before trying to ACL Microsoft.Storage resources to these "
-                "subnets..",
-            )
+        _check_endpoint(subnet, region)
     for row in acls.get("ipRules") or []:
         # Azure's rules are for addresses of the internet; private ones come by a subnet's rule.
         if not _is_public_range(str(row.get("value"))):
@@ -207,6 +204,26 @@ def _check_rules(world: World, name: str, acls: Mapping[str, Any]) -> None:
                 "Values for request parameters are invalid: networkAcls.ipRule[*].value. "
                 "For more information, see - https://aka.ms/storagenetworkruleset",
             )
+
+
+def _check_endpoint(subnet: Resource, region: str) -> None:
+    """Refuse a subnet by whose service endpoints storage in a region does not see its machines' addresses."""
+    network = subnet.path.parent
+    if not service_endpoints.has_storage(subnet):
+        raise ArmError(
+            "NetworkAclsValidationFailure",
+            "Validation of network acls failure: SubnetsHaveNoServiceEndpointsConfigured:Subnets "
+            f"{subnet.name} of virtual network {network} do not have ServiceEndpoints for Microsoft.Storage "
+            "resources configured. Add Microsoft.Storage to subnet's ServiceEndpoints collection before "
+            "trying to ACL Microsoft.Storage resources to these subnets..",
+        )
+    if not service_endpoints.reaches_storage(subnet, region):
+        raise ArmError(
+            "NetworkAclsValidationFailure",
+            f"Validation of network acls failure: subnet {subnet.name} of virtual network {network} has the "
+            f"service endpoint Microsoft.Storage, which does not reach region {region}. An account in "
+            "another region needs Microsoft.Storage.Global.",
+        )
 
 
 def _subnet_rules(acls: Mapping[str, Any]) -> Iterable[str]:
