@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cloudrec.app.readiness import BRIEFLY_S
 from cloudrec.keeper.note import NAME
 from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.wire import brief
 from cloudrec.providers.base.access import KubernetesAccess
 
 if TYPE_CHECKING:
@@ -27,6 +28,6 @@ def keeper_notes(app: AppContext, known: KnownCluster) -> Mapping[str, str]:
     access = app.provider(known.record.provider).access(known.cluster)
     if not isinstance(access, KubernetesAccess):
         return {}
-    with Kube.connect(access.target, patience_s=BRIEFLY_S) as kube:
+    with brief(BRIEFLY_S), Kube.connect(access.target) as kube:
         found = kube.get("ConfigMap", NAME, namespace=access.target.namespace) or {}
     return dict(found.get("data") or {})

@@ -13,6 +13,7 @@ from cloudrec.keeper.census import live_nodes
 from cloudrec.keeper.meter import CostLedger, advance
 from cloudrec.keeper.note import METER, NAME, NOTE, Note
 from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.wire import brief
 from cloudrec.observe.runs import load_run
 from cloudrec.providers.base.access import KubernetesAccess
 
@@ -151,7 +152,7 @@ def _read(app: AppContext, known: KnownCluster) -> _Reading | None:
     if not isinstance(access, KubernetesAccess):
         return None
     namespace = access.target.namespace
-    with Kube.connect(access.target, patience_s=BRIEFLY_S) as kube:
+    with brief(BRIEFLY_S), Kube.connect(access.target) as kube:
         found = kube.get("ConfigMap", NAME, namespace=namespace)
         data = (found or {}).get("data") or {}
         if METER not in data:

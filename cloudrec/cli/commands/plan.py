@@ -114,6 +114,13 @@ _seconds, _hours = _time(1.0), _time(3600.0)
     help="With --spot: from nodes that are given to the next step.",
 )
 @click.option(
+    "--notice",
+    default="120s",
+    show_default=True,
+    callback=_seconds,
+    help="With --spot: from a notice to the end (AWS 120s, Azure 30s).",
+)
+@click.option(
     "--commit",
     default="30s",
     show_default=True,
@@ -155,6 +162,7 @@ def plan(
     work: float,
     deadline: float | None,
     restart: float,
+    notice: float,
     commit: float,
     spot_price: float,
     starts: int,
@@ -194,7 +202,7 @@ def plan(
         nodes=nodes,
         work=work,
         deadline=deadline,
-        restart=restart,
+        timing=(restart, notice),
         saver=saver,
         spot_price=spot_price,
         starts=starts,
@@ -279,7 +287,7 @@ def _plan_spot(
     nodes: int | None,
     work: float,
     deadline: float | None,
-    restart: float,
+    timing: tuple[float, float],
     saver: tuple[float, float, float | None],
     spot_price: float,
     starts: int,
@@ -290,10 +298,10 @@ def _plan_spot(
     from cloudrec.planning.spot.simulate import Rules  # noqa: PLC0415
     from cloudrec.planning.spot.training import SaveTimes  # noqa: PLC0415
 
-    stall, commit, slowdown = saver
+    (restart, notice), (stall, commit, slowdown) = timing, saver
     scenario = Scenario(
         traces=read_traces(folder, nodes),
-        rules=Rules(restart_s=restart),
+        rules=Rules(restart_s=restart, notice_s=notice),
         saver=SaveTimes(
             stall_s=stall, commit_s=commit, slowdown=WRITE_SLOWDOWN if slowdown is None else slowdown
         ),
@@ -310,6 +318,7 @@ def _plan_spot(
         ],
         "basis": "simulated",
         "restart_s": restart,
+        "notice_s": notice,
         "commit_s": commit,
         "spot_price": spot_price,
         "work_hours": work,
@@ -322,7 +331,12 @@ def _plan_spot(
 def _text(scenario: Scenario, results: list[Result]) -> str:
     zones = [(each.name, f"{each.length_s / 3600:.0f} h", f"{each.share:.0%}") for each in scenario.traces]
     due = f", due in {scenario.deadline_hours:g} h" if scenario.deadline_hours is not None else ""
-    costs = (f"restart {scenario.rules.restart_s:g} s", f"checkpoint {scenario.saver.commit_s:g} s")
+    rules, saver = scenario.rules, scenario.saver
+    costs = (
+        f"restart {rules.restart_s:g} s",
+        f"notice {rules.notice_s:g} s",
+        f"checkpoint {saver.commit_s:g} s",
+    )
     lines = [
         columns(("TRACE", "LENGTH", "CAPACITY"), zones),
         "",

@@ -57,8 +57,8 @@ def run(
 
     A Kubernetes API server is behind the clusters of aws, azure and gcp: `up` installs add-ons, and the pods
     of `train` run as processes of this machine, on the CPU (Linux only; not with --no-pods). `data push` and
-    `train` need an object store, which the stand-ins of aws and gcp have. That of kubernetes has two nodes,
-    and the bucket s3://sandbox.
+    `train` use the stand-in's object store. The stand-in of kubernetes has two nodes, and the bucket
+    s3://sandbox.
 
     To order faults, COMMAND needs the token in CLOUDREC_SANDBOX_TOKEN.
     """

@@ -51,11 +51,15 @@ class ApiUnreachableError(KubeError, PreflightError):
 
     Attributes:
         was_sent: whether the request may have reached the server anyway.
+        silence: the error of the connection to a server that does not answer; empty for another cause.
     """
 
-    def __init__(self, message: str, *, remedy: str | None = None, was_sent: bool = False) -> None:
+    def __init__(
+        self, message: str, *, remedy: str | None = None, was_sent: bool = False, silence: str = ""
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.was_sent = was_sent
+        self.silence = silence
 
 
 class DeniedError(KubeError, PreflightError):

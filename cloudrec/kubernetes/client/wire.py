@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +37,10 @@ T = TypeVar("T")
 CONNECT_S, PATIENCE_S = 10.0, 45.0
 _READ_S = 60.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_SILENT_S = 10.0  # for which a server that did not answer is not asked by a brief reading
+_brief: ContextVar[float | None] = ContextVar("brief", default=None)
+# By server that did not answer: when the last call was given up, and the error of its connection.
+_silent: dict[str, tuple[float, str]] = {}
 _GOOD = range(200, 300)
 _UNAUTHORIZED = 401
 _BODY_LIMIT = 64 * 1024  # bytes of an error's body, and of one read of a stream
@@ -71,6 +77,7 @@ class ApiRequest:
         metadata_only: whether the response has only the metadata of its objects.
         form: "object" if the response is one that has a name, "list" if it is a list of such.
         read_s: seconds without data after which the call fails.
+        is_stream: whether the response is read line by line, such as a log or a watch.
     """
 
     method: str
@@ -84,6 +91,21 @@ class ApiRequest:
     metadata_only: bool = False
     form: str = ""
     read_s: float = _READ_S
+    is_stream: bool = False
+
+
+@contextmanager
+def brief(seconds: float) -> Iterator[None]:
+    """Limit the patience of this thread's calls: a user waits for the view that they make.
+
+    If a server has not answered in that time, further brief calls to it fail at once for ten seconds. So a
+    list of many runs takes as long as one of them.
+    """
+    token = _brief.set(seconds)
+    try:
+        yield
+    finally:
+        _brief.reset(token)
 
 
 def warnings_in(header: str) -> list[str]:
@@ -130,6 +152,7 @@ class Wire:
     @contextmanager
     def stream(self, request: ApiRequest) -> Iterator[Iterable[bytes]]:
         """Yield the response's lines as they arrive, until the block ends. Only its start is retried."""
+        request = replace(request, is_stream=True)
         response = self._patiently(request, lambda: self._opened(request))
         try:
             yield _Lines(response.response, lambda: self._errors(request, was_sent=True))
@@ -191,12 +214,28 @@ class Wire:
                 self._client = None
 
     def _patiently(self, request: ApiRequest, work: Callable[[], T]) -> T:
+        limit_s, server = _brief.get(), self.kubeconfig.server
+        since, why = _silent.get(server, (-math.inf, ""))
+        if limit_s is not None and time.monotonic() - since < _SILENT_S:
+            raise self._unreachable(request, why, was_sent=False)
+        patience_s = self._patience_s if limit_s is None else min(limit_s, self._patience_s)
+        try:
+            found = self._retried(request, work, patience_s)
+        except ApiUnreachableError as error:
+            # A stream's pod may be on a node that is dead, while the API server works.
+            if error.silence and not request.is_stream:
+                _silent[server] = time.monotonic(), error.silence
+            raise
+        _silent.pop(server, None)
+        return found
+
+    def _retried(self, request: ApiRequest, work: Callable[[], T], patience_s: float) -> T:
         for attempt in stamina.retry_context(
             on=lambda error: _again(error, request),
             attempts=None,
-            timeout=self._patience_s,
+            timeout=patience_s,
             wait_initial=_FIRST_PAUSE_S,
-            wait_max=_LONGEST_PAUSE_S,
+            wait_max=min(_LONGEST_PAUSE_S, patience_s / 4),  # the last pause may exceed the time
             wait_jitter=_FIRST_PAUSE_S,
         ):
             with attempt:
@@ -310,11 +349,15 @@ class Wire:
         # With these errors there was no connection, so the server has not seen the request.
         unsent = (found.NewConnectionError, found.ConnectTimeoutError, found.NameResolutionError)
         sent = was_sent or not isinstance(error, unsent)
+        return self._unreachable(request, _last_line(error), was_sent=sent)
+
+    def _unreachable(self, request: ApiRequest, why: str, *, was_sent: bool) -> ApiUnreachableError:
         return ApiUnreachableError(
-            f"cannot {what}: the API server {server} does not answer: {_last_line(error)}",
+            f"cannot {request.what}: the API server {self.kubeconfig.server} does not answer: {why}",
             remedy="check the network: a private endpoint is reached only from inside its network, any other "
             "from the addresses that `cloudrec up` was given; `cloudrec doctor --cluster NAME` shows which",
-            was_sent=sent,
+            was_sent=was_sent,
+            silence=why,
         )
 
 

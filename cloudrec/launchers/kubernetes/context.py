@@ -25,6 +25,7 @@ _VERSION = re.compile(r"v(\d+)\.(\d+)")
 _WITH_RULES = (1, 35)
 REPLACE, REPORT = DEAD_NODES = ("replace", "report")
 PREFERRED, REQUIRED, ANYWHERE = TOPOLOGIES = ("preferred", "required", "anywhere")
+LOOK_S = 5.0  # for which a cluster is asked what to show of a run
 RUN_LABEL, LAUNCH_LABEL = "cloudrec/run", "cloudrec/launch"
 _connections: dict[tuple[str, str, str], Kube] = {}
 _lock = threading.Lock()

@@ -83,17 +83,26 @@ class KubeLauncher:
         return status
 
     def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
-        """Yield one rank's lines, from all pods that it ran in."""
+        """Yield one rank's lines, from all pods that it ran in.
+
+        If the cluster does not answer, they are those that the pods have written to the run's storage.
+        """
         spec = spec_here(run)
         target = target_of(spec)
-        if spec.storage and not self.engine.prints:
-            from cloudrec.launchers.ray.lines import RankLines  # noqa: PLC0415 - only for a RayJob
 
-            kept = RankLines(spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
-            return kept.lines(follow=follow, tail=tail)
+        def is_over() -> bool:
+            return self.state(run).state.is_final
+
+        def stored() -> Iterator[str]:
+            from cloudrec.launchers.ray.stored_lines import StoredLines  # noqa: PLC0415 - few runs need it
+
+            return StoredLines(spec, rank=rank, is_over=is_over).lines(follow=follow, tail=tail)
+
+        if spec.storage and not self.engine.prints:
+            return stored()
         pods = RankPods(connect(target), self.engine, spec, namespace=target.namespace, rank=rank)
-        log = KubernetesRankLog(pods, spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
-        return log.lines(follow=follow, tail=tail)
+        log = KubernetesRankLog(pods, spec, rank=rank, is_over=is_over)
+        return log.lines(follow=follow, tail=tail, stored=stored if spec.storage else None)
 
     def execute(
         self, run: RunFolder, command: Sequence[str], *, rank: int, stdin: bool, terminal: bool

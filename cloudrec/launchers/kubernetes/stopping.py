@@ -6,7 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError, RunFailedError
+from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import KubeError
+from cloudrec.kubernetes.client.wire import PATIENCE_S
 from cloudrec.launchers.base import launches
 from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.kubernetes import submit
@@ -17,13 +19,13 @@ from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.pods import PodView
 
 if TYPE_CHECKING:
-    from cloudrec.kubernetes.client.client import Kube
     from cloudrec.launchers.base.protocol import RunStatus
     from cloudrec.launchers.base.run_folder import RunFolder
     from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.launchers.kubernetes.engine import JobOperator
 
 _POLL_S = 0.5
+_BRIEF_S = 15.0  # for which a cluster is tried whose keeper reads that the run is stopped
 _KILL_MARGIN_S = 20.0  # what a cluster may need beyond the grace before pods are killed
 
 
@@ -94,7 +96,8 @@ def _suspend_elsewhere(
     for each in others(run, here):
         target = target_of(each)
         try:
-            submit.suspend(connect(target), engine, run.name, target.namespace)
+            with Kube.connect(target, patience_s=PATIENCE_S if unwritten is not None else _BRIEF_S) as kube:
+                submit.suspend(kube, engine, run.name, target.namespace)
         except KubeError as error:
             if unwritten is not None:
                 raise KubeError(

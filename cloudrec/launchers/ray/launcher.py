@@ -25,9 +25,9 @@ from cloudrec.launchers.local.launcher import take_lock
 from cloudrec.launchers.ray import checks, job
 from cloudrec.launchers.ray.client import Cluster, UnknownJobError, UnreachableHeadError, ray_version
 from cloudrec.launchers.ray.head import head_of
-from cloudrec.launchers.ray.lines import RankLines
 from cloudrec.launchers.ray.observer import RayObserver
 from cloudrec.launchers.ray.settings import RaySettings, named_head
+from cloudrec.launchers.ray.stored_lines import StoredLines
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class RayLauncher:
 
     def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
         """Yield one rank's lines, from all nodes that it ran on."""
-        reader = RankLines(run.spec(), rank=rank, is_over=lambda: self.state(run).state.is_final)
+        reader = StoredLines(run.spec(), rank=rank, is_over=lambda: self.state(run).state.is_final)
         return reader.lines(follow=follow, tail=tail)
 
     def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:

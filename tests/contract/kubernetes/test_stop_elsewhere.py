@@ -1,4 +1,4 @@
-"""`stop` of a run that may move between the clusters of several regions, of which one does not answer."""
+"""`train` and `stop` of a run that may move between the clusters of several regions."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Shared:
         disconnect()
 
 
-@pytest.fixture
-def shared(server: Server, kube: Kube, tmp_path: Path) -> Iterator[Shared]:
-    """The run, in progress in its first cluster."""
-    server.control(nodes=CPU, processes=False, bookkeeping={}, operators=[], images={IMAGE: "present"})
+def submitted(
+    server: Server, kube: Kube, tmp_path: Path, *, probe: bool = False
+) -> tuple[Launcher, RunFolder, Path, str]:
+    """Submit the run to both clusters; return the kubeconfig and the namespace of the second one, too."""
     site, config = Site(server, tmp_path), tmp_path / "west.yaml"
     namespace = f"{server.namespace}-{uuid.uuid4().hex[:6]}"
     shutil.copy(server.kubeconfig, config)
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     account = {"name": "trainer", "namespace": namespace}
     kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-    here = site.spec("one", cluster="east", elsewhere=("west",))
+    here = site.spec("one", cluster="east", elsewhere=("west",), settings={"probe": probe})
     there = replace(
         here,
         cluster="west",
@@ -65,16 +65,40 @@ def shared(server: Server, kube: Kube, tmp_path: Path) -> Iterator[Shared]:
     )
     engine, run = launcher("torchrun"), create_run(tmp_path / "runs", here, [there])
     engine.submit(run)
-    turns = open_turns(here.storage, "one")
+    return engine, run, config, namespace
+
+
+@pytest.fixture
+def shared(server: Server, kube: Kube, tmp_path: Path) -> Iterator[Shared]:
+    """The run, in progress in its first cluster."""
+    server.control(nodes=CPU, processes=False, bookkeeping={}, operators=[], images={IMAGE: "present"})
+    engine, run, config, namespace = submitted(server, kube, tmp_path)
+    turns = open_turns(run.spec().storage, "one")
     offered = newest_turn(turns)
     assert offered is not None
     assert create_turn(turns, replace(offered, number=2, by="east"))
     await_status(engine, run, lambda status: status.state is RunState.RUNNING)
     yield Shared(engine=engine, run=run, turns=turns, config=config, namespace=namespace)
+    remove(kube, server.namespace, namespace)
+
+
+def remove(kube: Kube, first: str, second: str) -> None:
     disconnect()
-    for place in (server.namespace, namespace):
+    for place in (first, second):
         kube.delete("Job", "one", namespace=place)
-    kube.delete("Namespace", namespace)
+    kube.delete("Namespace", second)
+
+
+def test_the_data_is_checked_in_the_first_cluster_alone(server: Server, kube: Kube, tmp_path: Path) -> None:
+    ends = {"run_s": 1, "exit_code": 0}
+    server.control(nodes=CPU, processes=False, bookkeeping=ends, operators=[], images={IMAGE: "present"})
+    since = len(server.calls(0))
+    *_, namespace = submitted(server, kube, tmp_path, probe=True)
+    try:
+        # The run's in each of the clusters, and the one that checks the data.
+        assert server.calls(since).count("patch jobs") == 3
+    finally:
+        remove(kube, server.namespace, namespace)
 
 
 def test_a_run_is_stopped_in_both_clusters_and_its_turns_say_so(shared: Shared, kube: Kube) -> None:

@@ -44,9 +44,22 @@ def test_a_deadline_compares_the_deadlines_met_and_the_cost(folder: Path, capsys
     assert document["basis"] == "simulated"
 
 
+def test_a_shorter_notice_leaves_less_time_for_the_replacement(folder: Path, capsys: Capture) -> None:
+    words = ["plan", "--spot", str(folder), "--work", "24h", "--starts", "4", "-o", "json"]
+    found = []
+    for more in ([], ["--notice", "30s"]):
+        assert run([*words, *more]) == 0
+        document = json.loads(capsys.readouterr().out)
+        found.append((document["notice_s"], document["results"][0]["goodput"]))
+    (usual_s, usual), (short_s, short) = found
+    assert (usual_s, short_s) == (120, 30)
+    assert short < usual
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--notice", "0"], "is no duration"),
         (["--work", "90h"], "covers 50.0 h, and a run needs 90.0 h"),
         (["--work", "soon"], "'soon'"),
         (["--work", "0.5s"], "between 1s and 365d"),

@@ -17,10 +17,10 @@ from cloudrec.launchers.base.run_folder import create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.ray import checks, job
 from cloudrec.launchers.ray.launcher import LAUNCHER
-from cloudrec.launchers.ray.lines import RankLines
 from cloudrec.launchers.ray.observer import RaySnapshot, judge, reason, workers_of
 from cloudrec.launchers.ray.report import AgentReport, LaunchReport
 from cloudrec.launchers.ray.settings import Head, RaySettings, named_head
+from cloudrec.launchers.ray.stored_lines import StoredLines
 from cloudrec.observe.runs import find_run
 
 PIP = """Failed to set up runtime environment.
@@ -201,10 +201,10 @@ def test_lines_of_a_rescheduled_rank_are_in_the_order_of_its_attempts(tmp_path: 
         (pods / pod).mkdir(parents=True)
         (pods / pod / "rank-0.log").write_text(text)
     spec = RunSpec(name="try", storage=str(tmp_path))
-    reader = RankLines(spec, rank=0, is_over=lambda: True)
+    reader = StoredLines(spec, rank=0, is_over=lambda: True)
     told = list(reader.lines(follow=False, tail=None))
     assert [line for line in told if line.startswith("line")] == ["line 1", "line 10", "line 30"]
-    assert list(RankLines(spec, rank=0, is_over=lambda: True).lines(follow=False, tail=1)) == ["line 30"]
+    assert list(StoredLines(spec, rank=0, is_over=lambda: True).lines(follow=False, tail=1)) == ["line 30"]
 
 
 def test_a_run_is_found_by_its_job_id_and_an_unknown_id_is_reported(tmp_path: Path) -> None:

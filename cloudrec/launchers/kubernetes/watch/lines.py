@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
 from cloudrec.kubernetes.client.errors import AbsentError, ApiUnreachableError, InvalidError, OverloadedError
+from cloudrec.kubernetes.client.wire import brief
 from cloudrec.launchers.base import results
+from cloudrec.launchers.kubernetes.context import LOOK_S
 from cloudrec.launchers.kubernetes.run_state import is_over
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.launchers.kubernetes.watch.seeking import RankPods
 
+    Pod = Mapping[str, Any]
+
+_LOG = logging.getLogger(__name__)
 _PAUSE_S = 0.5
 
 
@@ -66,9 +72,27 @@ class KubernetesRankLog:
         self._prefix = f"[rank {rank}] "
         self._marks: dict[str, _Mark] = {}  # by uid of each pod that was read
 
-    def lines(self, *, follow: bool, tail: int | None) -> Iterator[str]:
-        """Yield the lines; see `Launcher.logs`."""
-        before = self._now(tail)
+    def lines(
+        self, *, follow: bool, tail: int | None, stored: Callable[[], Iterator[str]] | None = None
+    ) -> Iterator[str]:
+        """Yield the lines; see `Launcher.logs`.
+
+        Args:
+            follow: continue until the run ends.
+            tail: number of present lines to begin with; None for all of them.
+            stored: yields the lines in the run's storage, if the cluster does not answer; None without one.
+        """
+        try:
+            with brief(LOOK_S):
+                near = self._pods.near()
+                here = self._pods.found(near)
+        except ApiUnreachableError as error:
+            if stored is None:
+                raise
+            _LOG.warning("%s; these are the lines in the run's storage", error.message)
+            yield from stored()
+            return
+        before = self._now(tail, near, here)
         if tail is None:
             yield from before
         else:
@@ -76,10 +100,8 @@ class KubernetesRankLog:
         if follow:
             yield from self._following()
 
-    def _now(self, tail: int | None) -> Iterator[str]:
+    def _now(self, tail: int | None, near: Sequence[Pod], here: Sequence[Pod]) -> Iterator[str]:
         """Yield the present lines: from the storage those of deleted pods, then those of the other pods."""
-        near = self._pods.near()
-        here = self._pods.found(near)
         if tail is None or not here or tail > 0:
             yield from self._gone([*near, *here])
         for pod in here:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError
 from cloudrec.kubernetes.client.errors import ApiUnreachableError, OverloadedError
+from cloudrec.kubernetes.client.wire import brief
 from cloudrec.launchers.base import observer as remote
 from cloudrec.launchers.base import record
 from cloudrec.launchers.base.ledger import LedgerEvent, RunState, last_launch, state_after
 from cloudrec.launchers.base.protocol import RunStatus
 from cloudrec.launchers.kubernetes import submit
-from cloudrec.launchers.kubernetes.context import Settings, connect, spec_here, target_of
+from cloudrec.launchers.kubernetes.context import LOOK_S, Settings, connect, spec_here, target_of
 from cloudrec.launchers.kubernetes.run_state import KubernetesSnapshot, judge
 from cloudrec.launchers.kubernetes.watch import losses
 from cloudrec.launchers.kubernetes.watch.stuck import is_suspect, late_rank
@@ -49,10 +50,13 @@ class KubernetesObserver(remote.RunObserver):
         if final := record.final_status(events, launch):
             return final
         try:
-            return self._look(events, launch)
+            with brief(LOOK_S):
+                return self._look(events, launch)
         except (ApiUnreachableError, OverloadedError) as error:
-            state = state_after(events)
-            return RunStatus(state=state, cause=f"as last seen: {error.message}", attempt=0)
+            # What its pods write is in the storage, which may answer although the cluster does not.
+            problem = self._bring(is_final=False)
+            status = RunStatus(state=state_after(events), cause=f"as last seen: {error.message}", attempt=0)
+            return remote.with_problem(status, problem)
 
     def _look(self, events: Sequence[LedgerEvent], launch: int) -> RunStatus:
         spec = spec_here(self._run)

@@ -20,7 +20,7 @@ _POLL_S = 0.5
 _WHEN = re.compile(r"launch (\d+), attempt \d+, rank \d+ of \d+, (\S+) ===")
 
 
-class RankLines:
+class StoredLines:
     """Reads one rank's lines of a run.
 
     Args:
