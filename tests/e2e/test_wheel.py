@@ -19,11 +19,15 @@ ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 _LARGE = ("trainer", "trainer-cpu")  # torch alone is gigabytes: these are resolved, not installed
 # The commands of an extra, as far as they run without an account, a cluster or data.
+STORAGE = "cluster.settings.storage=s3://bucket/folder"
 SERVED = {
     "aws": (("up", "aws", "--dry-run", "--region", "us-east-1"), ("doctor", "aws"), ("catalog", "aws")),
     "azure": (("up", "azure", "--dry-run", "--region", "eastus"), ("doctor", "azure"), ("catalog", "azure")),
     "gcp": (("up", "gcp", "--dry-run", "--region", "us-central1"), ("doctor", "gcp"), ("catalog", "gcp")),
-    "kubernetes": (("up", "kubernetes", "--dry-run"), ("doctor", "kubernetes")),
+    "kubernetes": (
+        ("up", "kubernetes", "--dry-run", "--set", STORAGE),
+        ("doctor", "kubernetes", "--set", STORAGE),
+    ),
     "data": (("data", "synth", "raw", "--rows", "200"), ("data", "prepare", "raw", "prepared")),
     "aws,sandbox": (("sandbox", "run", "aws", "--", "cloudrec", "doctor", "aws"),),
     "azure,sandbox": (("sandbox", "run", "azure", "--", "cloudrec", "doctor", "azure"),),

@@ -204,7 +204,17 @@ _OPTIONS = {
     "plan": (
         *("--dataset", "--gpus", "--provider", "--regions", "--capacity", "--max-nodes", "--samples"),
         *("--ids", "--hours", "--budget", "--sort", "--explain", "--spot", "--work", "--deadline"),
-        *("--restart", "--commit", "--blocking", "--spot-price", "--starts", "--nodes", "--set", "-o"),
+        *(
+            "--restart",
+            "--notice",
+            "--commit",
+            "--blocking",
+            "--spot-price",
+            "--starts",
+            "--nodes",
+            "--set",
+            "-o",
+        ),
     ),
     "queue": ("-o",),
     "stop": ("--grace", "-o"),
