@@ -39,6 +39,7 @@ class Case(NamedTuple):
     epochs: int
     is_mixed: bool
     learns: bool
+    batch_size: int = 128
 
 
 def _start(words: list[str], folder: Path) -> subprocess.Popen[str]:
@@ -87,7 +88,9 @@ def _prepared(folder: Path, *, rows: int, depth: int, is_mixed: bool = False) ->
     ("model", "case"),
     [
         ("din", Case(KEPT, 2, is_mixed=False, learns=True)),
-        ("hstu", Case(NEWEST, 8, is_mixed=False, learns=True)),
+        # Eight seeds came 95.4 to 99.1 % of the way. In 8 epochs of batches of 128 the first one came 94.7 %
+        # on some processors, and more on others: they round differently.
+        ("hstu", Case(NEWEST, 16, is_mixed=False, learns=True, batch_size=512)),
         (
             "din",
             Case(KEPT, 2, is_mixed=True, learns=False),
@@ -98,10 +101,10 @@ def _prepared(folder: Path, *, rows: int, depth: int, is_mixed: bool = False) ->
     ],
 )
 def test_the_history_is_learned(tmp_path: Path, model: str, case: Case) -> None:
-    depth, epochs, is_mixed, learns = case
+    depth, epochs, is_mixed, learns, batch_size = case
     lesson = _prepared(tmp_path, rows=ROWS, depth=depth, is_mixed=is_mixed)
     assert lesson.best - lesson.without_history > 0.2
-    _run(_train("run", model=model, num_epochs=str(epochs)), tmp_path)
+    _run(_train("run", model=model, num_epochs=str(epochs), batch_size=str(batch_size)), tmp_path)
     closed = lesson.gap_closed(_summary(tmp_path / "run")["auc"])
     assert (closed >= 0.95) == learns, closed
     assert not is_mixed or abs(closed) < 0.05
