@@ -118,7 +118,9 @@ class AzureSettings(Model):
         description="namespace/name of the runs' service account",
     )
     admins: Annotated[Names, AfterValidator(_admins)] = Field(
-        (), description="object ids of further administrators of the cluster: ID, group:ID or app:ID"
+        (),
+        description="object ids of administrators beside those who run `up`: ID, group:ID or app:ID; "
+        "one that is no longer listed loses the role",
     )
     capacity_reservation_group: str | None = Field(
         None,

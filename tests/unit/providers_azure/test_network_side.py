@@ -82,12 +82,15 @@ def test_each_identity_has_only_the_roles_that_it_needs() -> None:
         "t-kubelet-acr-pull": ("AcrPull", account),
         "t-kubelet-acr-reader": ("Container Registry Repository Reader", account),
         "t-pod-storage": ("Storage Blob Data Contributor", "data"),
-        "t-operator-storage": ("Storage Blob Data Contributor", "data"),
-        "t-operator-acr-push": ("AcrPush", account),
-        "t-operator-acr-writer": ("Container Registry Repository Writer", account),
+        f"t-operator-storage-{CALLER.object_id}": ("Storage Blob Data Contributor", "data"),
+        f"t-operator-acr-push-{CALLER.object_id}": ("AcrPush", account),
+        f"t-operator-acr-writer-{CALLER.object_id}": ("Container Registry Repository Writer", account),
         "t-guard-look": ("Reader", "cloudrec-t"),
         "t-guard-join": ("Virtual Machine Contributor", "cloudrec-t-nodes"),
-        f"t-admin-{CALLER.object_id}": ("Azure Kubernetes Service RBAC Cluster Admin", "cloudrec-t"),
+        f"t-operator-cluster-{CALLER.object_id}": (
+            "Azure Kubernetes Service RBAC Cluster Admin",
+            "cloudrec-t",
+        ),
     }
 
 
@@ -95,7 +98,7 @@ def test_role_assignments_are_deleted_before_their_principals_and_scopes() -> No
     there = described(layout())
     assert set(there["role-assignment/t-cluster-network"].needs) == {"identity/t-cluster", "subnet/t-nodes"}
     assert set(there["role-assignment/t-pod-storage"].needs) == {"identity/t-pod", "container/t"}
-    assert there[f"role-assignment/t-admin-{CALLER.object_id}"].needs == ("cluster/t",)
+    assert there[f"role-assignment/t-operator-cluster-{CALLER.object_id}"].needs == ("cluster/t",)
 
 
 def test_admins_are_users_unless_another_type_is_given() -> None:
@@ -103,7 +106,7 @@ def test_admins_are_users_unless_another_type_is_given() -> None:
     there = described(layout(admins=[user, f"group:{group}"]))
     wanted = {key: each.properties.requested() for key, each in there.items() if "-admin-" in key}
     kinds = {key[-2:]: one["principal_type"] for key, one in wanted.items()}
-    assert kinds == {"aa": "User", "bb": "Group", "0a": "ServicePrincipal"}
+    assert kinds == {"aa": "User", "bb": "Group"}
 
 
 def test_a_role_assignment_has_its_owner_in_the_description() -> None:

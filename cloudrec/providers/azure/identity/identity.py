@@ -40,6 +40,8 @@ END = "end"  # the suffix of the identity of the workflow that ends the cluster
 END_ROLE = "end-stop"  # the suffix of that identity's role
 # The kinds that roles are assigned on, from other modules; the cluster's imports this one.
 _CLUSTER, _CONTAINER, _REGISTRY = "cluster", "container", "registry"
+_OF_CALLER = "operator-"  # the beginning of the suffixes of roles of those who call `up`
+_ADMIN_ROLE = "Azure Kubernetes Service RBAC Cluster Admin"
 KINDS: Mapping[str, AbstractSet[str]] = {
     IDENTITY: frozenset({groups.GROUP, groups.REGISTRATION}),
     ROLE: frozenset({IDENTITY, network.SUBNET, _CONTAINER, _REGISTRY}),
@@ -139,7 +141,7 @@ def _roles(layout: AzureLayout) -> list[Resource]:
     control, kubelet, pod, guard, end = (
         _Principal(identity=suffix) for suffix in (CONTROL, KUBELET, POD, GUARD, END)
     )
-    caller = _Principal(kind=layout.caller.kind, object_id=layout.caller.object_id.lower())
+    admins = layout.settings.administrators
 
     def below(of_type: str, *names: str) -> str:
         return ids.resource(layout.subscription, layout.group, of_type, *names)
@@ -151,7 +153,6 @@ def _roles(layout: AzureLayout) -> list[Resource]:
     container = (layout.container_id, layout.key(_CONTAINER) if layout.has_own_storage else "")
     cluster = (below(_CLUSTER_TYPE, layout.name), layout.key(_CLUSTER))
     workflow = (workflow_id(layout), layout.key(END_SCHEDULE))
-    admins = {caller.object_id: caller.kind, **layout.settings.administrators}
     return [
         _role(layout, "cluster-network", "Network Contributor", control, subnet),
         _role(layout, "cluster-kubelet", "Managed Identity Operator", control, nodes),
@@ -159,13 +160,19 @@ def _roles(layout: AzureLayout) -> list[Resource]:
         _role(layout, "kubelet-acr-pull", "AcrPull", kubelet, registry),
         _role(layout, "kubelet-acr-reader", "Container Registry Repository Reader", kubelet, registry),
         _role(layout, "pod-storage", BLOB_CONTRIBUTOR, pod, container),
-        *(
-            [_role(layout, "operator-storage", BLOB_CONTRIBUTOR, caller, container)]
-            if layout.has_own_storage
-            else []
+        *_roles_of_caller(
+            layout,
+            [
+                *([("storage", BLOB_CONTRIBUTOR, container)] if layout.has_own_storage else []),
+                ("acr-push", "AcrPush", registry),
+                ("acr-writer", "Container Registry Repository Writer", registry),
+                *(
+                    [("cluster", _ADMIN_ROLE, cluster)]
+                    if layout.caller.object_id.lower() not in admins
+                    else []
+                ),
+            ],
         ),
-        _role(layout, "operator-acr-push", "AcrPush", caller, registry),
-        _role(layout, "operator-acr-writer", "Container Registry Repository Writer", caller, registry),
         # The role to scale the pool is in `guard`; scaling adds machines to a subnet, which needs guard-join.
         _role(layout, "guard-look", "Reader", guard, cluster),
         _role(layout, "guard-join", "Virtual Machine Contributor", guard, subnet),
@@ -203,12 +210,27 @@ def _roles(layout: AzureLayout) -> list[Resource]:
             _role(
                 layout,
                 f"admin-{object_id}",
-                "Azure Kubernetes Service RBAC Cluster Admin",
+                _ADMIN_ROLE,
                 _Principal(kind=kind, object_id=object_id),
                 cluster,
             )
             for object_id, kind in admins.items()
         ),
+    ]
+
+
+def _roles_of_caller(
+    layout: AzureLayout, roles: Sequence[tuple[str, str, tuple[str, str]]]
+) -> list[Resource[AzureScopedRoleProperties]]:
+    """Return the roles of who calls `up`: for each a suffix, the role and what it is assigned on.
+
+    Their names have the caller's object id, so that each caller has its own and keeps it when another one
+    calls `up`.
+    """
+    caller = _Principal(kind=layout.caller.kind, object_id=layout.caller.object_id.lower())
+    return [
+        _role(layout, f"{_OF_CALLER}{suffix}-{caller.object_id}", role, caller, on)
+        for suffix, role, on in roles
     ]
 
 
@@ -403,12 +425,13 @@ class RoleDriver(AzureDriver[RoleP_contra]):
 
     def _observe(self, row: models.authorization.RoleAssignment) -> Observed:
         tags = tags_of(row.description or "")
-        name, created_on = _read_only(row)
+        assignment, created_on = _read_only(row)
+        name = name_of(tags, assignment)
         return Observed(
             kind=self.kind,
-            name=name_of(tags, name),
+            name=name,
             identity=ids.known(
-                f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+                f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{assignment}"
             ).lower(),
             condition=Condition.READY,
             properties={"condition": row.condition or ""},
@@ -416,6 +439,8 @@ class RoleDriver(AzureDriver[RoleP_contra]):
             location="global",
             created=created_on.timestamp() if created_on else None,
             hourly_usd=FREE,
+            # Another caller's: `up` leaves it, `down` removes it.
+            outside_graph=name.removeprefix(f"{tags.get(TAG_CLUSTER, '')}-").startswith(_OF_CALLER),
         )
 
 
