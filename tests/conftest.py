@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from xdist.workermanage import WorkerController
 from tests.tallies import Tally
 
 ROOT = Path(__file__).parents[1]
+# OpenMP's waiting threads spin for milliseconds, on cores that others need: a run took twice as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 _POOLS = "pools"
 _CONTROL_PLANE = "control-plane"  # in the names of tests that need the real one, which one process starts
 # Whole runs, lives of clusters, launchers, kills, conformance: minutes each. Only `make test-all` runs them.

@@ -70,7 +70,15 @@ def built(source: Path, folder: Path) -> Path:
     return made
 
 
-def test_the_wheel_contains_the_packages_and_their_data_files(wheel: Path) -> None:
+def tracked(source: Path) -> set[str]:
+    """The files of the copy, without those of the build."""
+    files = (path.relative_to(source) for path in source.rglob("*") if path.is_file())
+    return {
+        path.as_posix() for path in files if "build" not in path.parts and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_contains_the_packages_with_each_of_their_files(source: Path, wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         "cloudrec/cli/main.py",
@@ -85,6 +93,8 @@ def test_the_wheel_contains_the_packages_and_their_data_files(wheel: Path) -> No
         "templates/specs/cloudrec.yaml",
     }
     assert wanted <= names
+    packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert {path for path in tracked(source) if path.partition("/")[0] in packages} <= names
     others = ("benchmarks/", "cloudrec_sandbox/", "scripts/", "tests/")
     assert not [name for name in names if name.startswith(others)]
 

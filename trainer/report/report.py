@@ -12,8 +12,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from torch.utils.tensorboard import SummaryWriter
-
 from trainer.base.errors import ConfigError, TrainerError
 from trainer.report.trackers import Trackers
 
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
+
+    from torch.utils.tensorboard import SummaryWriter
 
     from cloudrec_contract.printed import StepLine
 
@@ -94,6 +94,9 @@ class Reporter:
 
     def __enter__(self) -> Self:
         if self.active:
+            # It takes up to a second of the processor, which the other ranks of the machine need meanwhile.
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only where it is used
+
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self._metrics = LineFile(self.directory / "metrics.jsonl")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from moto.backends import get_backend
 from moto.core.base_backend import BackendDict
 from moto.core.model_instances import reset_model_data
+from moto.ec2.models import amis
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 
 _PARTITION = "aws"
+# moto gives each region hundreds of Amazon's images, each with a snapshot, and compares all of them with the
+# filters of a list of snapshots. With this variable, which it reads for each region, it takes a file's images
+# in their place; it has read its own file of 44 by now.
+os.environ["MOTO_AMIS_PATH"] = str(amis.__file__)
 
 
 class Moto:
