@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.support_bench import SMALL, Bench
 
-EPOCHS = 3
+EPOCHS = 5
 SOME = ("--num_epochs", str(EPOCHS), "--checkpoint_interval", "40")
 FOR_EVER = ("--num_epochs", "1000", "--checkpoint_interval", "50")
 
