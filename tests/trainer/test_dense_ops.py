@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from trainer.loop.setup import exact_on_cpus
-from trainer.models.dense_ops import DotInteraction, FusedMLP
+from trainer.models.dense_ops import DotInteraction, FusedMLP, aligned, interaction, pair_indices
+from trainer.models.kernels import pairs
+from trainer.native.pairs import load_pairs
 
 CPU = torch.device("cpu")
 
@@ -28,7 +30,9 @@ def test_the_interaction_is_the_dot_product_of_every_pair_in_a_fixed_order(order
     bottom, tables = _random(6, 5), _random(6, 3, 5, seed=1)
     arrived = tables[:, [order.index(place) - 1 for place in (1, 2, 3)]]  # in the order of another plan
     got = DotInteraction.apply(bottom, arrived, *DotInteraction.make_indices(order, CPU))
-    torch.testing.assert_close(got, _reference_interaction(bottom, tables))
+    torch.testing.assert_close(got[:, :11], _reference_interaction(bottom, tables))
+    assert got.shape == (6, 16)  # a line of the cache
+    assert not got[:, 11:].any()
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 3, 1]])
@@ -36,7 +40,7 @@ def test_the_gradient_of_the_interaction_is_correct(order: list[int]) -> None:
     bottom, tables = _random(4, 5).double(), _random(4, 3, 5, seed=1).double()
     bottom, tables = bottom.detach().requires_grad_(), tables.detach().requires_grad_()
     indices = DotInteraction.make_indices(order, CPU)
-    got = DotInteraction.apply(bottom, tables, *indices)
+    got = DotInteraction.apply(bottom, tables, *indices)[:, :11]
     weights = torch.randn(got.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     (got * weights).sum().backward()
     vectors = tables[:, [place - 1 for place in order[1:]]].detach().requires_grad_()
@@ -47,6 +51,110 @@ def test_the_gradient_of_the_interaction_is_correct(order: list[int]) -> None:
     torch.testing.assert_close(
         tables.grad[:, [place - 1 for place in order[1:]]], vectors.grad, rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.fixture
+def kernels() -> None:
+    if load_pairs() is None:
+        pytest.skip("no C compiler")
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("vectors", "dim"), [(27, 64), (2, 1), (5, 24), (33, 128), (130, 40)])
+def test_the_kernels_compute_the_pairs_and_their_gradients(
+    vectors: int, dim: int, dtype: torch.dtype, threads: int
+) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        _compare_with_operations(vectors, dim, dtype)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _compare_with_operations(vectors: int, dim: int, dtype: torch.dtype) -> None:
+    bottom = _random(37, dim).detach().to(dtype).requires_grad_()
+    tables = _random(37, vectors - 1, dim, seed=1)
+    order = [0, *(torch.randperm(vectors - 1, generator=torch.Generator().manual_seed(3)) + 1).tolist()]
+    assert pairs.fits(bottom, tables)
+    found = interaction(bottom, tables, pair_indices(order, CPU))
+    exact_bottom = bottom.detach().double().requires_grad_()
+    exact_tables = tables.detach().to(dtype).double().requires_grad_()
+    exact = DotInteraction.apply(exact_bottom, exact_tables, *DotInteraction.make_indices(order, CPU))
+    width = dim + vectors * (vectors - 1) // 2
+    assert found.shape == (37, aligned(width, bottom))
+    assert not found[:, width:].any()
+    tolerance = (2 if dtype == torch.bfloat16 else 8) * torch.finfo(dtype).eps * dim**0.5
+    torch.testing.assert_close(found[:, :width].double(), exact[:, :width], rtol=tolerance, atol=tolerance)
+    gradient = _random(*found.shape, seed=4).detach().to(dtype)
+    found.backward(gradient)
+    exact[:, :width].backward(gradient[:, :width].double())
+    assert bottom.grad is not None
+    assert tables.grad is not None
+    assert (bottom.grad.dtype, tables.grad.dtype) == (dtype, torch.float32)
+    tolerance *= vectors**0.5
+    torch.testing.assert_close(bottom.grad.double(), exact_bottom.grad, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(tables.grad.double(), exact_tables.grad, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_the_kernels_take_vectors_and_gradients_wherever_they_lie_in_memory() -> None:
+    indices = pair_indices([0, 2, 1], CPU)
+    bottom, tables = _random(6, 8), _random(6, 2, 8, seed=1)
+    apart = [
+        torch.cat([bottom, bottom], dim=1)[:, 4:12].detach(),  # rows with something between them
+        torch.cat([tables, tables], dim=1)[:, ::2].detach(),  # vectors with something between them
+    ]
+    together = [each.contiguous() for each in apart]
+    results = []
+    for inputs in (apart, together):
+        found = interaction(*(each.requires_grad_() for each in inputs), indices)
+        gradient = torch.arange(6.0 * 16).view(16, 6).t()  # columns, not rows
+        results.append([found, *torch.autograd.grad(found, inputs, gradient)])
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_the_result_of_the_kernels_does_not_depend_on_the_number_of_threads() -> None:
+    results, before = [], torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        bottom, tables = _random(33, 64), _random(33, 26, 64, seed=1)
+        found = interaction(bottom, tables, pair_indices(list(range(27)), CPU))
+        found.square().sum().backward()
+        results.append([found, bottom.grad, tables.grad])
+    torch.set_num_threads(before)
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("samples", [0, 1])
+def test_the_kernels_take_a_batch_of_few_samples(samples: int) -> None:
+    bottom, tables = torch.randn(samples, 8, requires_grad=True), torch.randn(samples, 3, 8)
+    found = interaction(bottom, tables, pair_indices([0, 1, 2, 3], CPU))
+    found.sum().backward()
+    assert found.shape == (samples, 16)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_infinities_and_what_is_no_number_stay_so_in_bf16() -> None:
+    bottom = torch.tensor([[torch.inf], [torch.nan], [-torch.inf], [3.0e38]], dtype=torch.bfloat16)
+    tables = torch.tensor([1.0, 1.0, 1.0, 3.4e38]).view(4, 1, 1)  # the last one is rounded to infinity
+    found = interaction(bottom, tables, pair_indices([0, 1], CPU))[:, 1]
+    assert [torch.inf, -torch.inf, torch.inf] == [found[0], found[2], found[3]]
+    assert found[1].isnan()
+
+
+def test_other_types_and_machines_without_a_compiler_use_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    bottom, tables = torch.randn(4, 8), torch.randn(4, 3, 8)
+    assert not pairs.fits(bottom.half(), tables)
+    assert not pairs.fits(bottom, tables.bfloat16())
+    monkeypatch.setattr("trainer.native.pairs.load_pairs", lambda: None)
+    assert not pairs.fits(bottom, tables)
+    found = interaction(bottom, tables, pair_indices([0, 1, 2, 3], CPU))
+    torch.testing.assert_close(found[:, :14], _reference_interaction(bottom, tables))
 
 
 def _twin(mlp: FusedMLP, *, relu_last: bool) -> nn.Sequential:

@@ -181,7 +181,7 @@ def _layers(mlp: FusedMLP, inputs: Tensor, dtype: torch.dtype) -> Tensor:
     hidden = inputs.to(dtype)
     for index, layer in enumerate(mlp.layers, 1):
         weight = layer.weight.to(dtype)
-        if index == 1 and hidden.device.type == "cuda":  # see dense_ops
+        if index == 1:  # see dense_ops
             width = aligned(hidden.shape[1], hidden)
             hidden, weight = widened(hidden, width), widened(weight, width)
         hidden = functional.linear(hidden, weight, layer.bias.to(dtype))

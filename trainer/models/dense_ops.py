@@ -3,9 +3,9 @@
 By measurement, these choices are faster on CPUs: fewer passes over activations, oneDNN's products with a
 fused ReLU, and no index_select on 16-bit values, for which torch has no vectorised kernel there.
 
-On GPUs, cuBLAS adds bias and ReLU in the product. It needs rows of a multiple of 16 bytes for its fast
-kernels, so widths that are not are padded with zeros; the last layer's gradients are no products. The
-interaction is the kernels of trainer.models.kernels where they run.
+On GPUs, cuBLAS adds bias and ReLU in the product; the last layer's gradients are no products. Libraries have
+fast kernels for aligned rows only, so other widths are padded with zeros: on CPUs, the gradient of 415
+columns takes 1.4 times as long as that of 416. The interaction uses trainer.models.kernels where they run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Context: TypeAlias = Any  # autograd's context object carries whatever forward puts on it
 PairIndices: TypeAlias = tuple[Tensor, Tensor, Tensor]  # of DotInteraction, and ranks of FusedInteraction
-ALIGNED_BYTES = 16  # of a row: with less, cuBLAS takes kernels that are several times slower
+ALIGNED_BYTES = {"cuda": 16, "cpu": 64}  # of a row: cuBLAS's requirement, and a line of a CPU's cache
 
 
 class _Forgetful:
@@ -48,7 +48,7 @@ class DotInteraction(torch.autograd.Function):
     (bottom [B, D], tables [B, F, D]) -> [B, D + (F+1)F/2]. Forward multiplies the whole square and selects
     the upper triangle. Backward restores the triangle on both sides by one index_select (the diagonal selects
     a column of zeros) and multiplies once, because the square of gradients is symmetric. Runs in the
-    precision of `bottom`. On GPUs, columns of zeros follow up to a width that the top MLP multiplies fast.
+    precision of `bottom`. Columns of zeros follow up to a width that the top MLP multiplies fast.
     """
 
     @staticmethod
@@ -80,11 +80,10 @@ class DotInteraction(torch.autograd.Function):
         square = torch.bmm(stacked, stacked.transpose(1, 2)).view(batch, -1)
         ctx.save_for_backward(stacked, backward_index)
         ctx.table_dtype = tables.dtype
-        parts = [bottom, _pick(square, forward_index)]
-        if bottom.device.type == "cuda":
-            width = dim + len(forward_index)
-            parts.append(bottom.new_zeros(batch, aligned(width, bottom) - width))
-        return torch.cat(parts, dim=1)
+        width = dim + len(forward_index)
+        rest = aligned(width, bottom) - width
+        ends = [bottom.new_zeros(batch, rest)] if rest else []  # TorchScript's graphs have no empty part
+        return torch.cat([bottom, _pick(square, forward_index), *ends], dim=1)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: D102 - autograd's protocol
@@ -102,7 +101,7 @@ class DotInteraction(torch.autograd.Function):
 
 
 def interaction(bottom: Tensor, tables: Tensor, indices: PairIndices) -> Tensor:
-    """Return DotInteraction's output, by Triton's kernels where they take the input."""
+    """Return DotInteraction's output, by the kernels of `pairs` where they take the input."""
     forward_index, backward_index, ranks = indices
     if pairs.fits(bottom, tables):
         width = aligned(bottom.shape[1] + len(forward_index), bottom)
@@ -132,8 +131,7 @@ class FusedMLP(nn.Module):
         weights = [layer.weight for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
         inputs = inputs.to(dtype)
-        if inputs.device.type == "cuda":
-            inputs = widened(inputs, aligned(inputs.shape[1], inputs))
+        inputs = widened(inputs, aligned(inputs.shape[1], inputs))
         return applied(_MLPFunction, inputs, self.relu_last, *weights, *biases)
 
 
@@ -163,8 +161,7 @@ class _MLPFunction(torch.autograd.Function):
         layers = len(parameters) // 2
         weights = [weight.to(inputs.dtype) for weight in parameters[:layers]]
         ctx.columns = weights[0].shape[1]
-        if inputs.device.type == "cuda":
-            weights[0] = widened(weights[0], inputs.shape[1])
+        weights[0] = widened(weights[0], inputs.shape[1])
         biases = [bias.to(inputs.dtype) for bias in parameters[layers:]]
         hidden = [inputs]
         for index in range(layers):
@@ -193,11 +190,10 @@ class _MLPFunction(torch.autograd.Function):
 
 
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tensor:
-    # A graph has torch's own operations alone.
-    is_plain = torch.compiler.is_exporting() or torch.jit.is_tracing()
-    if not is_plain and inputs.device.type == "cpu" and inputs.shape[0] and _has_fused_linear(inputs.dtype):
+    kind = inputs.device.type
+    if kind == "cpu" and inputs.shape[0] and _has_fused_linear(inputs.dtype) and not _is_graph():
         return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")  # noqa: SLF001 - the ReLU inside the product, as torch.compile makes it
-    if relu and inputs.device.type == "cuda" and not is_plain:
+    if relu and kind == "cuda" and not _is_graph():
         return torch._addmm_activation(bias, inputs, weight.t())  # noqa: SLF001 - the ReLU inside the product, as above
     output = functional.linear(inputs, weight, bias)
     return output.relu_() if relu else output
@@ -217,14 +213,21 @@ def _input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
 
 
 def aligned(width: int, values: Tensor) -> int:
-    """Return the width to which rows of this type are padded on GPUs."""
-    columns = ALIGNED_BYTES // values.element_size()
+    """Return the width to which rows of these values are padded."""
+    if _is_graph() or values.device.type not in ALIGNED_BYTES:
+        return width
+    columns = ALIGNED_BYTES[values.device.type] // values.element_size()
     return -(-width // columns) * columns
 
 
 def widened(values: Tensor, width: int) -> Tensor:
     """Return rows with zeros behind them, up to a width."""
     return values if values.shape[1] >= width else functional.pad(values, (0, width - values.shape[1]))
+
+
+def _is_graph() -> bool:
+    """Whether a graph for serving is made, which has torch's own operations alone."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
 
 
 @cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -12,8 +14,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainer.native.compiler import compiled
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+_LOG = logging.getLogger(__name__)
 
 _DONE, _NO_MEMORY = -1, -2  # of share.h
 _RUNTIME = re.compile(r"/lib(gomp|omp|iomp5)\b[-.\w]*$")
@@ -53,6 +59,16 @@ class Library:
         if found == _NO_MEMORY:
             raise MemoryError(f"no memory for {kernel} of {count:,} items")
         return None if found == _DONE else int(found)
+
+
+def load(name: str, kernels: Sequence[str], *flags: str, otherwise: str) -> Library | None:
+    """Load kernels of NAME.c; None, with a warning of what happens otherwise, if they cannot be compiled."""
+    try:
+        return Library(compiled(name, *flags), kernels)
+    except (OSError, subprocess.SubprocessError) as error:
+        lines = str(getattr(error, "stderr", None) or error).strip().splitlines() or [""]
+        _LOG.warning("%s: no C kernel (%s)", otherwise, lines[0])
+        return None
 
 
 def _by_python(function: Callable[..., int], job: ctypes.Structure, count: int, threads: int) -> int:

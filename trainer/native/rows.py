@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import logging
-import subprocess
 from functools import cache
 from typing import ClassVar
 
-from trainer.native.compiler import compiled
-from trainer.native.library import Library
-
-_LOG = logging.getLogger(__name__)
+from trainer.native.library import Library, load
 
 _INT, _FLOAT, _POINTER = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
@@ -39,10 +34,6 @@ class UpdateJob(ctypes.Structure):
 @cache
 def load_rows() -> Library | None:
     """Load the kernels look_up and update; None, with a warning, if they cannot be compiled."""
-    try:
-        # No implicit fused multiply-add, so that results are the same on every processor.
-        return Library(compiled("rows", "-ffp-contract=off"), ("look_up", "update"))
-    except (OSError, subprocess.SubprocessError) as error:
-        lines = str(getattr(error, "stderr", None) or error).strip().splitlines() or [""]
-        _LOG.warning("tables are updated by torch, at a third of the speed: no C kernel (%s)", lines[0])
-        return None
+    # No implicit fused multiply-add, so that results are the same on every processor.
+    otherwise = "tables are updated by torch, at a third of the speed"
+    return load("rows", ("look_up", "update"), "-ffp-contract=off", otherwise=otherwise)

@@ -106,7 +106,7 @@ def amounts(work: TrainingWork, ranks: int, cache_bytes: int) -> dict[str, float
         "tables": len(work.table_rows) / 1e3,  # each has operations, however few its rows
         "products": work.dense.step_flops(batch, ranks) / 1e9,
         "activations": batch * work.dense.activations * 4 / 1e9,
-        # To bring the vectors into the layout of a product of pairs takes longer than the small products.
+        # To read the vectors and write their gradients takes as long as the small products.
         "pairs": batch * work.dense.paired * 4 / 1e9,
         "ids": batch * work.ids / 1e6,
         "near_rows": read * (1.0 - outside),

@@ -1,4 +1,4 @@
-"""The pairwise dot products of DotInteraction as one kernel for each direction, where Triton runs.
+"""The pairwise dot products of DotInteraction as one kernel for each direction: Triton's on GPUs, C on CPUs.
 
 (bottom [B, D], tables [B, F, D], ranks [F + 1]) -> [B, width]: bottom, the products of each pair of the F + 1
 vectors, and zeros. `ranks` are the vectors' positions in the canonical order of pairs.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
+
+from trainer.native import pairs as native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,13 +54,17 @@ def works(device: torch.device) -> bool:
 
 def fits(bottom: Tensor, tables: Tensor) -> bool:
     """Whether the kernels run on this device and take these sizes and types."""
-    if bottom.device.type != "cuda" or torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        return False
+    if bottom.device.type == "cpu":
+        return native.takes(bottom.dtype, tables.dtype)
+    if bottom.device.type != "cuda":
         return False
     return takes(bottom.dtype, tables.shape[1] + 1, tables.shape[2]) and works(bottom.device)
 
 
 def takes(dtype: torch.dtype, vectors: int, dim: int) -> bool:
-    """Whether the kernels take these sizes; they are for 16-bit types, whose sums they make in fp32."""
+    """Whether Triton's kernels take these sizes; they are for 16-bit types, whose sums they make in fp32."""
     padded = _power(vectors) * _power(dim)
     return dtype in (torch.bfloat16, torch.float16) and vectors <= MOST_VECTORS and padded <= MOST_NUMBERS
 
@@ -91,6 +97,8 @@ class FusedInteraction(torch.autograd.Function):
     schema="(Tensor bottom, Tensor tables, Tensor ranks, SymInt width) -> Tensor",
 )
 def _pairs(bottom: Tensor, tables: Tensor, ranks: Tensor, width: int) -> Tensor:
+    if bottom.device.type == "cpu":
+        return native.forward(bottom, tables, ranks, width)
     from trainer.models.kernels import triton_pairs  # noqa: PLC0415 - not every machine has Triton
 
     return triton_pairs.forward(_rows(bottom), _rows(tables), ranks, width)
@@ -108,6 +116,8 @@ def _(bottom: Tensor, tables: Tensor, ranks: Tensor, width: int) -> Tensor:
     schema="(Tensor gradient, Tensor bottom, Tensor tables, Tensor ranks) -> (Tensor, Tensor)",
 )
 def _pairs_backward(gradient: Tensor, bottom: Tensor, tables: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    if bottom.device.type == "cpu":
+        return native.backward(gradient, bottom, tables, ranks)
     from trainer.models.kernels import triton_pairs  # noqa: PLC0415 - not every machine has Triton
 
     return triton_pairs.backward(_rows(gradient), _rows(bottom), _rows(tables), ranks)
