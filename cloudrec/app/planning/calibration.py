@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from cloudrec.app.context import AppContext
 
-VERSION = 2  # the constants are of other amounts of work than those of version 1
+# 2: the constants are of other amounts of work. 3: the trainer's step on a CPU became a quarter faster.
+VERSION = 3
 NAME = "calibration.json"
 MOST_RANKS = 2
 _SECONDS = {1: 22.0, 2: 32.0}  # by the number of ranks, with their start
