@@ -467,7 +467,7 @@ def test_unavailable_loaders_are_reported(settings: dict[str, Any], message: str
 
 
 def test_synthetic_samples_depend_only_on_their_position(tmp_path: Path) -> None:
-    settings = {"dataset": "trainer.data.formats.synthetic:made_up", "num_embeddings": 50, "batch_size": 64}
+    settings = {"dataset": "trainer.data.synthetic:made_up", "num_embeddings": 50, "batch_size": 64}
     whole = run_here(None, tmp_path / "whole", num_iterations=6, **settings).summary
     assert whole["samples_seen"] == 6 * 64
     for steps in (2, 6):

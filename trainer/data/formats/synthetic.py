@@ -87,7 +87,7 @@ class _MadeUp:
 
 
 def made_up(config: TrainerConfig) -> _MadeUp:
-    """Return synthetic samples: `--dataset trainer.data.formats.synthetic:made_up --num_iterations 1000`.
+    """Return synthetic samples: `--dataset trainer.data.synthetic:made_up --num_iterations 1000`.
 
     For benchmarks of a machine. Tables have the sizes of `num_embeddings_per_feature` or `num_embeddings`,
     otherwise 100,000 rows; the training split has 2^30 rows, so set num_iterations.
