@@ -129,9 +129,12 @@ def test_the_result_of_the_kernels_does_not_depend_on_the_number_of_threads() ->
     torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
-@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("kernel", [True, False])
 @pytest.mark.parametrize("samples", [0, 1])
-def test_the_kernels_take_a_batch_of_few_samples(samples: int) -> None:
+def test_the_interaction_takes_a_batch_of_few_samples(
+    samples: int, *, kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "fits", lambda _bottom, _tables: kernel and load_pairs() is not None)
     bottom, tables = torch.randn(samples, 8, requires_grad=True), torch.randn(samples, 3, 8)
     found = interaction(bottom, tables, pair_indices([0, 1, 2, 3], CPU))
     found.sum().backward()

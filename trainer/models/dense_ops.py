@@ -77,7 +77,7 @@ class DotInteraction(torch.autograd.Function):
         stacked = bottom.new_empty(batch, count + 1, dim)
         stacked[:, 0] = bottom
         stacked[:, 1:] = tables
-        square = torch.bmm(stacked, stacked.transpose(1, 2)).view(batch, -1)
+        square = torch.bmm(stacked, stacked.transpose(1, 2)).view(batch, (count + 1) ** 2)
         ctx.save_for_backward(stacked, backward_index)
         ctx.table_dtype = tables.dtype
         width = dim + len(forward_index)

@@ -10,8 +10,8 @@
  * products: row `sample` begins at sample * stride: bottom, the products of vectors of the ranks (0, 1), (0, 2)
  *           ... (1, 2) ..., and zeros up to `width`
  *
- * Types with `half` set are bfloat16 in memory: bottom, products and bottom's gradient. The tables' vectors are
- * then rounded to bfloat16. Sums are floats.
+ * With `half`, bottom, the products and the gradients of both are bfloat16 in memory, and the tables' vectors are
+ * rounded to it, as torch's operations round them. Sums are floats.
  *
  * Samples do not depend on each other: a kernel does a part of them (share.h).
  */
