@@ -110,7 +110,8 @@ def test_the_kernels_take_vectors_and_gradients_wherever_they_lie_in_memory() ->
     together = [each.contiguous() for each in apart]
     results = []
     for inputs in (apart, together):
-        found = interaction(*(each.requires_grad_() for each in inputs), indices)
+        bottom, tables = (each.requires_grad_() for each in inputs)
+        found = interaction(bottom, tables, indices)
         gradient = torch.arange(6.0 * 16).view(16, 6).t()  # columns, not rows
         results.append([found, *torch.autograd.grad(found, inputs, gradient)])
     torch.testing.assert_close(*results, rtol=0, atol=0)

@@ -11,6 +11,7 @@ from torchrec.sparse.jagged_tensor import KeyedTensor
 from cloudrec.planning.fit.layers import HistorySize, LayerSizes, dense_work, table_width
 from trainer.base.config import MODELS
 from trainer.models import dense_ops
+from trainer.models.kernels import pairs
 from trainer.models.model import DenseArch, ModelShape
 from trainer.models.protocol import ModelInputs, Sequence, SequenceSize
 from trainer.models.registry import find_factory
@@ -83,7 +84,7 @@ def test_every_model_is_counted() -> None:
 def test_the_layers_of_a_dlrm(interaction: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # torch counts neither oneDNN's products nor those of the kernels, but columns of zeros.
     monkeypatch.setattr(dense_ops, "_has_fused_linear", lambda _dtype: False)
-    monkeypatch.setattr(dense_ops.pairs, "fits", lambda _bottom, _tables: False)
+    monkeypatch.setattr(pairs, "fits", lambda _bottom, _tables: False)
     monkeypatch.setattr(dense_ops, "aligned", lambda width, _values: width)
     params, flops = _of_dlrm(interaction)
     found = dense_work("dcn_v2" if interaction == "dcn" else "dlrm", PLAIN)
