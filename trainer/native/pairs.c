@@ -217,16 +217,14 @@ static void multiply(const struct scratch *own)
         }
 }
 
-/* The entries of the diagonal's tiles below it, from those above it. */
+/* The entries of the diagonal's tiles below it, from those above it. The diagonal itself stays 0. */
 static void mirror(const struct scratch *own)
 {
     const int64_t tall = own->tall;
     for (int64_t first = 0; first < tall; first += QUAD)
-        for (int64_t low = first; low < first + QUAD; low++) {
-            own->square[low * tall + low] = 0;
+        for (int64_t low = first; low < first + QUAD; low++)
             for (int64_t high = low + 1; high < first + QUAD; high++)
                 own->square[high * tall + low] = own->square[low * tall + high];
-        }
 }
 
 struct tile {

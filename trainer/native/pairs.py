@@ -31,7 +31,7 @@ class PairsJob(ctypes.Structure):
 @cache
 def load_pairs() -> Library | None:
     """Load the kernels; None, with a warning, if they cannot be compiled."""
-    otherwise = "the interaction runs as torch's operations, at a third of the speed"
+    otherwise = "the interaction runs as torch's operations, at half the speed"
     return load("pairs", ("pairs_forward", "pairs_backward"), otherwise=otherwise)
 
 
