@@ -7,6 +7,7 @@
 
 Prose is every docstring, comment, message (a string of three words or more), test name and Markdown page.
 Text between backticks is code. The allowance shrinks as prose is edited, so a word that is removed stays out.
+A line of README.md or docs/ has at most 100 characters, code included.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ _CODE = re.compile(r"``.*?``|`[^`\n]*`", re.DOTALL)
 _BANNED = re.compile(rf"\b(?:{'|'.join(VOCABULARY)})\b", re.IGNORECASE)
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _MESSAGE_WORDS = 3
+_WIDEST = 100  # characters of a page's line
 _COMMENT = re.compile(r"#(?!!)\s?(?P<text>.*)")
 
 
@@ -133,6 +135,14 @@ def findings(prose: Iterable[Prose]) -> Iterator[Finding]:
             )
 
 
+def wide_lines(path: str, text: str) -> Iterator[str]:
+    """Return an error for each line of a page of the documentation that is too long."""
+    if path == "README.md" or (path.startswith("docs/") and path.endswith(".md")):
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > _WIDEST:
+                yield f"{path}:{number}: {len(line)} characters, at most {_WIDEST}: break the line"
+
+
 def room_of(path: str) -> str:
     """Return the folder that a file's findings count for: two levels deep, or the page itself."""
     folders = Path(path).parts[:-1]
@@ -156,7 +166,8 @@ def main(argv: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     arguments = parser.parse_args(argv)
     if arguments.figures:
         return _print_figures(_texts(root, arguments.paths))
-    files = [(path, text) for path, text in _texts(root, arguments.paths) if _may_hold(text)]
+    texts = list(_texts(root, arguments.paths))
+    files = [(path, text) for path, text in texts if _may_hold(text)]
     found = [each for path, text in files for each in findings(prose_of(path, text))]
     if arguments.list:
         print("\n".join(str(each) for each in sorted(found, key=lambda each: (each.path, each.line))))
@@ -165,7 +176,9 @@ def main(argv: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
     allowed: dict[str, int] = json.loads((root / ALLOWANCE).read_text(encoding="utf-8"))
     if arguments.update:
         return _update(root / ALLOWANCE, counts, allowed)
-    return _check(found, counts, allowed)
+    wide = [error for path, text in texts for error in wide_lines(path, text)]
+    print("".join(f"{error}\n" for error in wide), end="")
+    return 1 if wide else _check(found, counts, allowed)
 
 
 def _check(found: Sequence[Finding], counts: Counter[str], allowed: dict[str, int]) -> int:

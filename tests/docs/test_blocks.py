@@ -22,19 +22,12 @@ from tests.docs.support_blocks import KINDS, LANGUAGES, ROOT, Block, names, page
 
 PAGES = {name: page(name) for name in names()}
 BLOCKS = [block for each in PAGES.values() for block in each.blocks]
-_WIDEST = 100
 _README_LINES = 150
 _SCHEMA_KEYS = {"label", "labels", "dense", "sparse", "item", "split", "weight"}
 
 
 def _id(block: Block) -> str:
     return f"{block.page}:{block.line}"
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_no_line_is_longer_than_100_characters(name: str) -> None:
-    lines = PAGES[name].text.splitlines()
-    assert [(at, line) for at, line in enumerate(lines, 1) if len(line) > _WIDEST] == []
 
 
 def test_the_readme_is_short_and_has_the_first_hour_first() -> None:

@@ -65,3 +65,17 @@ def test_the_allowance_only_shrinks(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert prose.main(["--update"], root=tmp_path) == 0
     assert json.loads(allowance.read_text()) == {"module.py": 5}
     assert prose.main([], root=tmp_path) == 0
+
+
+def test_a_line_of_a_page_may_not_be_too_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for folder in ("scripts", "docs/tutorials"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / prose.ALLOWANCE).write_text("{}")
+    (tmp_path / "NOTES.md").write_text("x" * 200 + "\n")  # not of the documentation
+    page = tmp_path / "docs" / "tutorials" / "page.md"
+    page.write_text("short\n" + "x" * 100 + "\n")
+    assert prose.main([], root=tmp_path) == 0
+    page.write_text("short\n" + "x" * 101 + "\n")
+    assert prose.main([], root=tmp_path) == 1
+    assert "docs/tutorials/page.md:2: 101 characters, at most 100" in capsys.readouterr().out
