@@ -120,5 +120,10 @@ class AwsLayout(CloudLayout):
         return f"alias/{self.name}"
 
     def role(self, suffix: str) -> str:
-        """Return a role's name. It contains the region: roles of all regions share one namespace in IAM."""
-        return shortened(f"{self.name}-{self.region}-{suffix}", _LONGEST_ROLE)
+        """Return a role's name.
+
+        It contains the region: roles of all regions share one namespace in IAM. It ends in the suffix,
+        however long the cluster's name: the policies of infra/aws allow to pass roles by it.
+        """
+        beginning = shortened(f"{self.name}-{self.region}", _LONGEST_ROLE - len(suffix) - 1)
+        return f"{beginning}-{suffix}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import json
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -102,6 +103,11 @@ def test_names_fit_the_aws_limits_and_are_unique() -> None:
     roles = {one.role(suffix) for one in longest for suffix in ("cluster", "node", "pod", "lustre-csi")}
     assert len(roles) == 8
     assert max(map(len, roles)) <= 64
+    # infra/aws/deployer-services-policy.json allows to pass role/cloudrec/*-node and *-end.
+    distant = replace(layout(name=f"{'x' * 39}y"), region="ap-southeast-1")
+    for suffix in ("node", "end"):
+        assert distant.role(suffix).endswith(f"-{suffix}")
+        assert len(distant.role(suffix)) <= 64
     buckets = {one.bucket for one in longest}
     assert len(buckets) == 2
     assert max(map(len, buckets)) <= 63
