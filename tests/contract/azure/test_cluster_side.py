@@ -77,6 +77,9 @@ def test_multi_node_pools_without_infiniband_use_a_proximity_placement_group(
     assert pool.endswith("-2-on-demand")
     row = next(row for row in site.sdk.containerservice.agent_pools.list(GROUP, GROUP) if row.mode == "User")
     assert row.proximity_placement_group_id.lower().endswith(f"{GROUP}-{T4}-2".lower())
+    groups = site.sdk.compute.proximity_placement_groups.list_by_resource_group(GROUP)
+    intents = {tuple(each.zones): list(each.intent.vm_sizes) for each in groups}
+    assert intents == {("1",): [T4], ("2",): [T4]}
     site.down()
     assert azure.state() == []
 

@@ -111,12 +111,28 @@ def test_an_unknown_size_is_refused(azure: Azure, size: str, zone: str) -> None:
 
 def test_the_zone_of_a_placement_group_is_immutable(compute: Any) -> None:
     groups = compute.proximity_placement_groups
-    groups.create_or_update(GROUP, "near", {"location": LOCATION, "zones": ["1"]})
+    body: dict[str, Any] = {
+        "location": LOCATION,
+        "zones": ["1"],
+        "properties": {"intent": {"vmSizes": ["Standard_NC24ads_A100_v4"]}},
+    }
+    groups.create_or_update(GROUP, "near", body)
     with refused("PropertyChangeNotAllowed", "zones", status=409):
-        groups.create_or_update(GROUP, "near", {"location": LOCATION, "zones": ["2"]})
+        groups.create_or_update(GROUP, "near", {**body, "zones": ["2"]})
     with refused("InvalidParameter", "one zone", status=400):
-        groups.create_or_update(GROUP, "far", {"location": LOCATION, "zones": ["1", "2"]})
+        groups.create_or_update(GROUP, "far", {**body, "zones": ["1", "2"]})
     groups.delete(GROUP, "near")
+
+
+def test_a_placement_group_has_a_zone_only_with_the_sizes_to_expect(compute: Any) -> None:
+    groups = compute.proximity_placement_groups
+    with refused("InvalidParameter", "only when an intent", status=400):
+        groups.create_or_update(GROUP, "near", {"location": LOCATION, "zones": ["1"]})
+    groups.create_or_update(GROUP, "near", {"location": LOCATION})
+    groups.delete(GROUP, "near")
+    body = {"location": LOCATION, "properties": {"intent": {"vmSizes": ["Standard_X"]}}}
+    with refused("OverconstrainedZonalAllocationRequest", "Standard_X", status=409):
+        groups.create_or_update(GROUP, "near", body)
 
 
 def test_creating_a_disk_takes_time_and_disks_never_shrink(azure: Azure, compute: Any) -> None:

@@ -27,9 +27,11 @@ class AzurePlacementProperties(LocatedProperties):
 
     Attributes:
         zone: the one that its machines are in.
+        instance_type: their size.
     """
 
     zone: str
+    instance_type: str
 
 
 class AzurePlacementDriver(TrackedDriver["models.compute.ProximityPlacementGroup", AzurePlacementProperties]):
@@ -61,12 +63,16 @@ class AzurePlacementDriver(TrackedDriver["models.compute.ProximityPlacementGroup
     ) -> models.compute.ProximityPlacementGroup:
         """Return the SDK's model of a new group."""
         del identities
+        # Azure takes a zone only with the sizes to expect (azure-cli's `ppg create` refuses it without).
+        intent = models.compute.ProximityPlacementGroupPropertiesIntent(
+            vm_sizes=[resource.properties.instance_type]
+        )
         return models.compute.ProximityPlacementGroup(
             location=resource.properties.location,
             tags=dict(resource.tags),
             zones=[resource.properties.zone],
             properties=models.compute.ProximityPlacementGroupProperties(
-                proximity_placement_group_type="Standard"
+                proximity_placement_group_type="Standard", intent=intent
             ),
         )
 

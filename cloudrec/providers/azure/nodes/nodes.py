@@ -155,7 +155,9 @@ def _placement(layout: AzureLayout, place: Placement) -> Resource[AzurePlacement
         PLACEMENT,
         _where(place),
         needs=groups.needs(layout, "compute"),
-        properties=AzurePlacementProperties(location=layout.region, zone=place.zone),
+        properties=AzurePlacementProperties(
+            location=layout.region, zone=place.zone, instance_type=place.instance_type
+        ),
         hourly_usd=FREE,
     )
 

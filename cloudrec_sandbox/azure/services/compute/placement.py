@@ -62,15 +62,20 @@ class PlacementGroups(ComputeKind):
                 status=HTTPStatus.CONFLICT,
             )
         intent = ((body.get("properties") or {}).get("intent") or {}).get("vmSizes") or []
-        if intent and not zones:
-            raise ArmError("InvalidParameter", "The intent of a proximity placement group needs a zone.")
+        # azure-cli's `ppg create`, and the zone of azurerm_proximity_placement_group, which requires
+        # allowed_vm_sizes.
+        if zones and not intent:
+            raise ArmError(
+                "InvalidParameter", "The availability zone can be provided only when an intent is provided."
+            )
         for name in intent:
             size = sizes.find(name)
-            if size is None or set(zones) - set(sizes.zones(size, region) or ()):
+            offered = None if size is None else sizes.zones(size, region)
+            if offered is None or set(zones) - set(offered):
                 raise ArmError(
                     "OverconstrainedZonalAllocationRequest",
-                    f"Allocation failed: the VM size {name} of the intent is not in zone {', '.join(zones)} "
-                    f"of {region}.",
+                    f"Allocation failed: the VM size {name} of the intent is not in {region}, or not in its "
+                    f"zones {', '.join(zones)}.",
                     status=HTTPStatus.CONFLICT,
                 )
 
