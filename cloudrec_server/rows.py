@@ -22,7 +22,7 @@ from cloudrec.data.prepare.table_pipeline import schema_like
 from cloudrec.data.prepare.table_shards import joined
 from cloudrec.data.vocabulary import KnownVocabulary, check_bytes
 from cloudrec.errors import DataError
-from cloudrec_contract.features import closest
+from cloudrec_contract.features import HASH_LIMIT, closest
 from cloudrec_server.columns import Column, array_of, columns_of
 from trainer.base.errors import ConfigError
 from trainer.data.batch import Batch
@@ -73,6 +73,10 @@ class RowsEncoder(Protocol):
         """Return the rows as a batch without labels; RowsRefusedError names those that do not fit."""
         ...
 
+    def require_columns(self, rows: Sequence[Mapping[str, Any]], /) -> None:
+        """Raise RowsRefusedError if none of the rows has some column; `encode` does so for all its rows."""
+        ...
+
     def columns_of(self, features: Sequence[str], /) -> tuple[str, ...]:
         """Return the columns that no other features read than these."""
         ...
@@ -106,7 +110,8 @@ def make_rows_encoder(trained: TrainedModel) -> RowsEncoder:
             f"the model's table of {small[0]} has {sizes[small[0]]} rows, but the ids of its encoding need "
             f"{rows[small[0]]}; export the model again"
         )
-    limits = [sizes[name] for name in rows] if small else None
+    managed = _managed(known)  # their ids are hashes, which have rows of their own choice
+    limits = [HASH_LIMIT if name in managed else sizes[name] for name in rows] if small else None
     if known.encoding.features is None:
         return _CriteoRows(known, limits)
     return _TableRows(known, limits)
@@ -142,8 +147,11 @@ class _TableRows:
         self._of_feature = {each.name: each.column for each in self._schema.dense}
         self._of_feature |= {each.name: each.column for each in self._schema.sparse}
 
-    def encode(self, rows: Sequence[Mapping[str, Any]], /) -> Batch:
+    def require_columns(self, rows: Sequence[Mapping[str, Any]], /) -> None:
         _require_columns(self.columns, rows)
+
+    def encode(self, rows: Sequence[Mapping[str, Any]], /) -> Batch:
+        self.require_columns(rows)
         problems: list[RowProblem] = []
         arrays = []
         for column in self.columns:
@@ -251,8 +259,11 @@ class _CriteoRows:
             *(Column(name, "hexadecimal") for name in tsv.CATEGORIES),
         ]
 
-    def encode(self, rows: Sequence[Mapping[str, Any]], /) -> Batch:
+    def require_columns(self, rows: Sequence[Mapping[str, Any]], /) -> None:
         _require_columns(self.columns, rows)
+
+    def encode(self, rows: Sequence[Mapping[str, Any]], /) -> Batch:
+        self.require_columns(rows)
         problems: list[RowProblem] = []
         lines = []
         for number, row in enumerate(rows):

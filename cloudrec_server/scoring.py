@@ -35,9 +35,12 @@ class Ready(NamedTuple):
         """Return the vectors of users [rows, width] of a retrieval model; the item's columns may lack."""
         model = self.scorer.retrieval
         assert model is not None  # noqa: S101 - for the type checker: who asks has one
-        filled = [{**dict.fromkeys(self.item_columns), **row} for row in rows]
-        ((_, users, _),) = self.scorer.towers(model, [self.encoder.encode(filled)])
+        ((_, users, _),) = self.scorer.towers(model, [self.encoder.encode(self.filled(rows))])
         return users
+
+    def filled(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return rows of users with null in the item's columns."""
+        return [{**dict.fromkeys(self.item_columns), **row} for row in rows]
 
 
 def make_ready(trained: TrainedModel) -> Ready:
@@ -75,6 +78,8 @@ class Scored(NamedTuple):
 def score_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mapping[str, Any]]]) -> list[Scored]:
     """Return the scores of several requests, all with one version; RowsRefusedError as in `Ready`."""
     served = live.served
+    for each in requests:  # a request without a column is refused, whatever others have it
+        served.ready.encoder.require_columns(each)
     rows = requests[0] if len(requests) == 1 else list(chain.from_iterable(requests))
     scores: list[Any] = served.ready.scores(rows).tolist()
     made, first = [], 0
@@ -111,6 +116,8 @@ def users_of_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mappin
     served = live.served
     if served.trained.items is None or served.ready.scorer.retrieval is None:
         raise NoItemsError
+    for each in requests:
+        served.ready.encoder.require_columns(served.ready.filled(each))
     vectors = served.ready.users(list(chain.from_iterable(requests)))
     parts = vectors.split([len(each) for each in requests])
     return [Users(served, part) for part in parts]

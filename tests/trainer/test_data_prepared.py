@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from cloudrec.data.prepare.prepare import prepare
+from cloudrec_contract.features import parse
 from tests.trainer.support_dataset import Rows, hash_encoding, write_dataset, write_manifest
 from trainer.base.errors import DatasetError
 from trainer.data.formats.prepared import PreparedDataset, Split
+from trainer.data.formats.shard_files import verify_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,6 +203,24 @@ def test_verification_detects_one_flipped_bit(dataset: Path, kind: str) -> None:
     path.write_bytes(data)
     PreparedDataset.open(str(dataset), verify=False)
     assert f"{path}: its crc32 is" in _refusal(dataset, verify=True)
+
+
+def test_an_empty_file_has_the_checksum_of_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "user.jsonl"  # the vocabulary of a feature whose values are all rare
+    path.touch()
+    verify_crc32(path, 0)
+    with pytest.raises(DatasetError, match=r"user.jsonl: its crc32 is 00000000"):
+        verify_crc32(path, 1)
+
+
+def test_a_dataset_with_an_empty_vocabulary_can_be_trained_on(tmp_path: Path) -> None:
+    lines = ["clicked,price,user,city", *(f"{row % 2},0.5,u{row},c{row % 3}" for row in range(60))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    schema = {"label": "clicked", "dense": ["price"], "sparse": ["user", "city"]}
+    prepare(str(tmp_path / "rows.csv"), tmp_path / "data", schema=parse(schema))
+    assert (tmp_path / "data" / "vocabulary" / "user.jsonl").stat().st_size == 0
+    opened = PreparedDataset.open(str(tmp_path / "data"), verify=True)
+    assert opened.num_embeddings["user"] == 2
 
 
 def _put(index: Any, value: Any) -> Callable[[Any], Any]:

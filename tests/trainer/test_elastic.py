@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -164,7 +163,7 @@ def test_num_iterations_limits_the_sum_of_all_attempts() -> None:
 
 def test_a_global_batch_can_be_split_by_any_divisor() -> None:
     config = make_config({"dataset_path": "data", "global_batch_size": 12})
-    sizes = [fit_batch(config, SimpleNamespace(size=ranks)).batch_size for ranks in (1, 2, 3, 4)]  # type: ignore[arg-type] # only the size matters
+    sizes = [fit_batch(config, ranks).batch_size for ranks in (1, 2, 3, 4)]
     assert sizes == [12, 6, 4, 3]
     with pytest.raises(ConfigError, match="global_batch_size 12 cannot be shared evenly by 5 ranks"):
-        fit_batch(config, SimpleNamespace(size=5))  # type: ignore[arg-type] # as above
+        fit_batch(config, 5)

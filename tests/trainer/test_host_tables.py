@@ -131,7 +131,7 @@ def test_an_id_without_a_row_is_refused_by_its_position(threads: Callable[[int],
     ids, offsets = _ids(most=1, seed=0)
     ids[2 * BATCH + 40] = ids[3 * BATCH + 5] = 10_000
     threads(3)
-    with pytest.raises(IndexError, match=f"id {2 * BATCH + 40} of the step is not a row"):
+    with pytest.raises(IndexError, match=f"position {2 * BATCH + 40} of the step is not a row"):
         tables.update(ids, offsets, torch.zeros(BATCH, len(ROWS) * DIM))
 
 

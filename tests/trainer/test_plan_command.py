@@ -105,6 +105,16 @@ def test_the_cache_of_tables_in_host_memory_has_the_requested_size(
     assert "its uvm_cache_load_factor of C1 is 1.5; it must be a number between 0 and 1" in message
 
 
+def test_the_batch_of_all_ranks_is_shared_by_them(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--world_size", "2", "--num_embeddings_per_feature", "4000000,1000000"]
+    words += ["--embedding_dim", "64", "--hbm_cap_gb", "4"]
+    refused = [_error(capsys, *words, *each) for each in (
+        ["--batch_size", "20000000"], ["--global_batch_size", "40000000"],
+    )]  # fmt: skip
+    assert refused[0] == refused[1]
+    assert "do not fit" in refused[0]
+
+
 def test_a_larger_cache_uses_more_gpu_memory(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--world_size", "1", "--num_embeddings_per_feature", "400000000", *MLPERF]
     words += ["--compute_kernels", "fused_uvm_caching", "--ddr_cap_gb", "600"]
@@ -159,6 +169,10 @@ def test_sizes_can_come_from_a_custom_loader(capsys: pytest.CaptureFixture[str])
         (
             ["--world_size", "2", "--num_embeddings_per_feature", "9", "--table_constraints", "{X: {}}"],
             "table_constraints names X, but the model's tables are C1",
+        ),
+        (
+            ["--world_size", "2", "--num_embeddings_per_feature", "9", "--global_batch_size", "3"],
+            "global_batch_size 3 cannot be shared evenly by 2 ranks",
         ),
     ],
 )

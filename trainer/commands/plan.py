@@ -39,7 +39,9 @@ def _main(argv: Sequence[str]) -> int:
     given, rest = _make_parser().parse_known_args(argv)
     config = parse_arguments(rest).config
     with importing_torch():
-        from trainer.sharding.sharding import describe  # noqa: PLC0415 - torch takes seconds to import
+        from trainer.loop.elastic import fit_batch  # noqa: PLC0415 - torch takes seconds to import
+        from trainer.sharding.sharding import describe  # noqa: PLC0415 - as above
+    config = fit_batch(config, given.world_size)
     plan, document = make_offline_plan(
         config, given.world_size, given.local_world_size or min(given.world_size, 8), given.target, given.gpu
     )

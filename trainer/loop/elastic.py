@@ -9,21 +9,20 @@ from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainer.base.config import TrainerConfig
-    from trainer.base.distributed import World
     from trainer.loop.progress import Progress
 
 
-def fit_batch(config: TrainerConfig, world: World) -> TrainerConfig:
+def fit_batch(config: TrainerConfig, ranks: int) -> TrainerConfig:
     """Set `batch_size` to a rank's share of `global_batch_size`; ConfigError if it is not divisible."""
     whole = config.global_batch_size
     if whole is None:
         return config
-    if whole % world.size:
+    if whole % ranks:
         raise ConfigError(
-            f"global_batch_size {whole} cannot be shared evenly by {world.size} ranks; take a multiple "
+            f"global_batch_size {whole} cannot be shared evenly by {ranks} ranks; take a multiple "
             "of every number of ranks that the run may have, or set batch_size instead"
         )
-    return config.model_copy(update={"batch_size": whole // world.size})
+    return config.model_copy(update={"batch_size": whole // ranks})
 
 
 class StepCount:

@@ -227,7 +227,7 @@ class HostTables(nn.Module):
 
 def _refuse_id(position: int | None) -> None:
     if position is not None:
-        raise IndexError(f"id {position} of the step is not a row of its table")
+        raise IndexError(f"the id at position {position} of the step is not a row of its table")
 
 
 class _LookUp(torch.autograd.Function):

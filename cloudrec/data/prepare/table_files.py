@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from cloudrec_contract.features import closest
 from cloudrec_contract.objectstore.schemes import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cloudrec.data.stored_files import StoredFile
     from cloudrec_contract.features import FeatureSchema
@@ -184,8 +185,9 @@ def read_batches(
 
     Columns that are `absent` are filled with zeros.
     """
+    texts = _texts_like_times(file.path, schema)
     with _explained(file.path), _input(file.path) as source:
-        reader = _open(source, _kind(file.path), schema, head=False, absent=absent)
+        reader = _open(source, _kind(file.path), schema, head=False, absent=absent, texts=texts)
         for batch in reader.batches:
             for column in absent:
                 batch = batch.append_column(column, pa.array(np.zeros(batch.num_rows, np.int8)))  # noqa: PLW2901 - as is meant
@@ -194,8 +196,32 @@ def read_batches(
 
 
 def _head(path: Path | StoredFile, schema: FeatureSchema) -> pa.Schema:
+    texts = _texts_like_times(path, schema)
     with _explained(path), _input(path) as source:
-        return _open(source, _kind(path), schema, head=True).schema
+        return _open(source, _kind(path), schema, head=True, texts=texts).schema
+
+
+def _texts_like_times(path: Path | StoredFile, schema: FeatureSchema) -> dict[str, pa.DataType]:
+    """Return the categories of a file of JSON lines whose texts look like times, with the types to read.
+
+    Arrow would make times of them, "2026-05-01 00:00:00" of "2026-05-01": another value than the same text in
+    a file of another kind, or in a request to a server.
+    """
+    if _kind(path) not in _JSON:
+        return {}
+    with _explained(path), _input(path) as source:
+        found = _open(source, _kind(path), schema, head=True).schema
+    categories = {column for each in schema.sparse for column in each.columns}
+    categories |= {each.column for each in schema.dense if each.lookup is not None}
+    if schema.split is not None and schema.split.by == "time":
+        categories.discard(schema.split.column)
+    texts: dict[str, pa.DataType] = {}
+    for field in (each for each in found if each.name in categories):
+        if pa.types.is_timestamp(field.type):
+            texts[field.name] = pa.string()
+        elif _is_list(field.type) and pa.types.is_timestamp(field.type.value_type):
+            texts[field.name] = pa.list_(pa.string())
+    return texts
 
 
 @contextmanager
@@ -225,6 +251,7 @@ def _open(
     *,
     head: bool,
     absent: Sequence[str] = (),
+    texts: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> _Opened:
     columns = [each for each in schema.columns if each not in absent]
     if kind in _PARQUET:
@@ -242,7 +269,7 @@ def _open(
         reader = pa.json.open_json(
             source,
             read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
-            parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(numbers)),
+            parse_options=pa.json.ParseOptions(explicit_schema=pa.schema({**numbers, **texts})),
         )
         return _Opened(reader.schema, (batch.select(columns) for batch in reader))
     reader = pa.csv.open_csv(

@@ -157,6 +157,23 @@ def test_csv_and_json_lines_give_the_bytes_of_parquet(tmp_path: Path, dataset: P
         assert document(out)["encoding"]["digest"] == document(dataset)["encoding"]["digest"]
 
 
+def test_texts_that_look_like_times_are_the_same_values_in_json_lines(tmp_path: Path) -> None:
+    days = [["2026-05-01", "2026-05-01T10:00:00Z", "2026-05-01 10:00:00"][row % 3] for row in range(30)]
+    rows = {"clicked": [row % 2 for row in range(30)], "price": [0.5] * 30, "day": days}
+    rows["days"] = [[day, "2026-05-02"] for day in days]
+    sparse = [{"name": "day"}, {"name": "days", "kind": "multi_hot"}]
+    schema = parse({"label": "clicked", "dense": ["price"], "sparse": sparse})
+    source = write_parquet(tmp_path / "rows.parquet", rows)
+    lines = (dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = PrepareOptions(test_fraction=0.0)
+    prepare(str(source), tmp_path / "parquet", options=options, schema=schema)
+    prepare(str(tmp_path / "rows.jsonl"), tmp_path / "json", options=options, schema=schema)
+    for part in ("digest", "encoding"):
+        assert document(tmp_path / "json")[part] == document(tmp_path / "parquet")[part]
+    assert len(vocabulary(tmp_path / "json", "day")) == 3
+
+
 def test_shards_and_batches_do_not_change_the_rows(tmp_path: Path, source: Path, dataset: Path) -> None:
     out = tmp_path / "small"
     prepare(str(source), out, options=PrepareOptions(test_fraction=0.2, shard_rows=333), schema=parse(SCHEMA))

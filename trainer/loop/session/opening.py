@@ -51,7 +51,7 @@ _FORCE = "FORCE_LOAD_SHARDING_PLAN"  # TorchEasyRec's variable for the same
 @contextmanager
 def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
     """Open the parts of a run and resume it; close them at the end of the context."""
-    config = fit_batch(config, world)
+    config = fit_batch(config, world.size)
     set_numerics(config, world)
     with ExitStack() as stack:
         # The first, so that it ends last: after the last checkpoint is committed.
@@ -102,6 +102,15 @@ def _open_items(config: TrainerConfig, world: World, dataset: SampleSource, lear
                 "retrieval; leave negatives and num_negatives out"
             )
         return None
+    rows = learner.shape.rows_of_features
+    for name in learner.shape.item:
+        if dataset.num_embeddings[name] > rows[name]:  # with hash_overflow
+            raise ConfigError(
+                f"the table of {name} has {rows[name]} rows, but its ids need "
+                f"{dataset.num_embeddings[name]}: hash_overflow would make several items one, which model "
+                f"{config.model} cannot distinguish; leave num_embeddings and num_embeddings_per_feature "
+                "out, or give the item's features enough rows"
+            )
     items = find_items(dataset)
     retrieval.learn_counts(items.counts)
     if config.num_negatives is not None:
