@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from cloudrec.errors import SpecError
 from cloudrec.safe_yaml import MOST_BYTES, limited_text, safe_yaml
 from cloudrec.spec import DEFAULT_FILE
-from cloudrec.spec.models import HIDDEN, Asked, Spec
+from cloudrec.spec.models import HIDDEN, Asked, Spec, own_errors
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "CLOUDREC_"
 _SHOWN = 200  # characters of a value in a message
+# pydantic's types of an error about a value that is no mapping
+_MAPPING_TYPES = {"model_type", "model_attributes_type", "dict_type", "mapping_type"}
 
 M = TypeVar("M", bound=BaseModel)
 KeyPath = tuple[str, ...]
@@ -66,10 +68,11 @@ def validated(model: type[M], values: object, origins: Mapping[KeyPath, str]) ->
     try:
         return model.model_validate(values, context=Asked())
     except ValidationError as error:
-        complaints = [_complaint(model, detail, origins) for detail in error.errors()]
+        details = own_errors(error)
+        complaints = [_complaint(model, detail, origins) for detail in details]
         message, remedy = complaints[0]
         more = [f"{text}; {hint}" if hint else text for text, hint in complaints[1:]]
-        keys = tuple(str(detail["loc"][0]) for detail in error.errors() if detail["loc"])
+        keys = tuple(str(detail["loc"][0]) for detail in details if detail["loc"])
         raise SpecError("\n".join([message, *more]), remedy=remedy, keys=keys) from error
 
 
@@ -209,7 +212,8 @@ def _complaint(
     where = f"{origin}: " if origin else ""
     if detail["type"] == "extra_forbidden":
         return f"{where}{shown} is not known", did_you_mean(path[-1], _known_keys(model, path[:-1]))
-    reason = detail["msg"].removeprefix("Value error, ")
+    is_mapping = detail["type"] in _MAPPING_TYPES
+    reason = "it must be a mapping" if is_mapping else detail["msg"].removeprefix("Value error, ")
     value = detail.get("input")
     if detail["type"] == "missing":
         return f"{where}{shown} is missing", f"give {shown}"

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,7 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -27,6 +28,9 @@ from pydantic_core import PydanticCustomError
 
 from cloudrec.spec.durations import seconds_of
 from cloudrec_contract.features import parse as parse_features
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 MAX_NODES = 512  # of eight GPUs each: more is a slip of the keyboard
 MAX_PROCESSES = 1024  # a process per GPU: more on one machine is a slip of the keyboard
@@ -74,6 +78,14 @@ HIDDEN = "cloudrec_hidden"  # the type of a complaint whose value is not shown, 
 def refusal(reason: str, remedy: str) -> PydanticCustomError:
     """Return the complaint about a value, with its remedy, as `spec.load` reads it."""
     return PydanticCustomError("cloudrec", "{reason}", {"reason": reason, "remedy": remedy})
+
+
+def own_errors(error: ValidationError) -> list[ErrorDetails]:
+    """Return the errors of a validation, without those that only follow from another one.
+
+    A default that depends on other values is not computed if one of those is wrong.
+    """
+    return [detail for detail in error.errors() if detail["type"] != "default_factory_not_called"]
 
 
 def _label(longest: int) -> AfterValidator:
@@ -195,18 +207,26 @@ def _joined(value: object) -> object:
 def _access(value: str) -> str:
     """Return the value with each address as a block, sorted; PydanticCustomError if it is not an access."""
     parts = {part.strip() for part in value.split(",") if part.strip()}
-    if not parts or (ACCESS_PRIVATE in parts and len(parts) > 1):
-        raise refusal(f"is {value!r}", _ACCESS_REMEDY)
+    if not parts:
+        raise refusal("it is empty", _ACCESS_REMEDY)
+    if ACCESS_PRIVATE in parts and len(parts) > 1:
+        raise refusal("private excludes all other values", _ACCESS_REMEDY)
     blocks = parts - {ACCESS_AUTO, ACCESS_PRIVATE}
-    try:
-        networks = sorted({ipaddress.IPv4Network(block) for block in blocks})
-    except ValueError as error:
-        raise refusal(f"is {value!r}: {error}", _ACCESS_REMEDY) from None
+    networks = sorted({_network(block, shown="it" if block == value else block) for block in blocks})
     if wide := [str(each) for each in networks if each.prefixlen < _WIDEST_ACCESS]:
-        raise refusal(
-            f"has {wide[0]}, which is wider than a /{_WIDEST_ACCESS}", "list only what needs access"
-        )
+        raise refusal(f"{wide[0]} is wider than a /{_WIDEST_ACCESS}", "list only what needs access")
     return ",".join([*sorted(parts - blocks), *map(str, networks)])
+
+
+def _network(block: str, *, shown: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(block)
+    except ipaddress.NetmaskValueError:
+        reason = "has no valid prefix length"
+    except ValueError as error:
+        has_host_bits = "has host bits set" in str(error)
+        reason = "has host bits set" if has_host_bits else "is no IPv4 address or block"
+    raise refusal(f"{shown} {reason}", _ACCESS_REMEDY)
 
 
 def default_owner() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cloudrec.spec import REQUEST_VERSION
-from cloudrec.spec.models import ClusterSpec
+from cloudrec.spec.models import ClusterSpec, own_errors
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -63,7 +63,7 @@ def read_request(
     try:
         return StoredSpec(cluster=ClusterSpec.model_validate(values), problem="; ".join(problems))
     except ValidationError as error:
-        refused = {str(detail["loc"][0]): detail for detail in error.errors() if detail["loc"]}
+        refused = {str(detail["loc"][0]): detail for detail in own_errors(error) if detail["loc"]}
     problems += [_reason(key, detail["type"], detail["msg"]) for key, detail in sorted(refused.items())]
     kept = {key: value for key, value in values.items() if key not in refused}
     return StoredSpec(cluster=_spec_of(kept, name=name, provider=provider), problem="; ".join(problems))

@@ -32,12 +32,14 @@ def test_addresses_become_sorted_blocks(given: object, kept: str, blocks: tuple[
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("", "is ''"),
-        ("private,auto", "is 'private,auto'"),
-        ("me", "Expected 4 octets"),
+        ("", "it is empty"),
+        ("private,auto", "private excludes all other values"),
+        ("me", "it is no IPv4 address or block"),
+        ("203.0.113.7,me", "me is no IPv4 address or block"),
+        ("10.0.0.0/99", "it has no valid prefix length"),
         ("10.0.0.1/8", "has host bits set"),
         ("0.0.0.0/0", "wider than a /8"),
-        ("2001:db8::/32", "Expected 4 octets"),
+        ("2001:db8::/32", "it is no IPv4 address or block"),
     ],
 )
 def test_a_wrong_access_is_refused(given: str, reason: str) -> None:

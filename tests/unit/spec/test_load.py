@@ -64,6 +64,10 @@ def test_the_shipped_example_is_valid() -> None:
         ("train: {max_restarts: true}", r"max_restarts is True: .*valid integer", None),
         ("cluster: {name: Not_A_Label}", r"cluster\.name is 'Not_A_Label': may hold only a-z", None),
         ("cluster: {name: " + "a" * 41 + "}", r"has 41 characters; 40 is the limit", None),
+        ("train: 5", r"line 1: train is 5: it must be a mapping$", None),
+        ("train: {env: 5}", r"line 1: train\.env is 5: it must be a mapping$", None),
+        ("cluster: {settings: [a]}", r"line 1: cluster\.settings is \['a'\]: it must be a mapping$", None),
+        ("cluster: {access: foo}", r"access is 'foo': it is no IPv4 address or block$", "203.0.113.7"),
         ("version: 2", r"version is 2: input should be 1", None),
         ("- a\n- b", r"holds a list, not sections", "cloudrec init --print"),
         ("train: {a: 1", r"line 1: not valid YAML", "cloudrec init --print"),
@@ -85,6 +89,15 @@ def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
         loaded(tmp_path, "train: {nproc_per_node: 0, max_restarts: -1}")
     assert "nproc_per_node" in caught.value.message
     assert "max_restarts" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["My Cluster", "", "a" * 80])
+def test_a_wrong_name_is_one_error_without_those_that_follow_from_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        loaded(tmp_path, f'cluster: {{name: "{name}"}}')
+    assert caught.value.message.count("\n") == 0
+    assert "cluster.name" in caught.value.message
+    assert caught.value.keys == ("cluster",)
 
 
 def test_a_wrong_flag_or_variable_is_named_as_the_user_wrote_it(tmp_path: Path) -> None:
