@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 
 # A token that ends sooner is not enough to begin with. azure-identity renews it long before, where it can.
 _SHORTEST_S = 300.0
+# "Private IP address ranges (as defined in RFC 1918) are not allowed" in a storage account's IP rules
+# (Azure/azure-cli #7417, #13828), and `az aks` refuses a range that is not global as an authorized one
+# (Azure/azure-cli-extensions #1764). A request from any of these has another address at a public endpoint.
+_PRIVATE = tuple(
+    map(
+        ipaddress.IPv4Network,
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),
+    )
+)
 
 
 def credentials(azure: Azure) -> list[Finding]:
@@ -69,6 +79,7 @@ def credentials(azure: Azure) -> list[Finding]:
 def findings(azure: Azure, layout: AzureLayout) -> list[Finding]:
     """Return the findings of all other checks, which run at the same time."""
     checks: list[Callable[[], Sequence[Finding]]] = [
+        partial(_access, layout),
         partial(_registrations, azure, layout),
         partial(quotas.findings, azure, layout),
         partial(_types, azure, layout),
@@ -82,6 +93,26 @@ def findings(azure: Azure, layout: AzureLayout) -> list[Finding]:
     ]
     with ThreadPoolExecutor(len(checks), thread_name_prefix="preflight") as pool:
         return [finding for found in pool.map(lambda check: check(), checks) for finding in found]
+
+
+def _access(layout: AzureLayout) -> list[Finding]:
+    """Refuse the private blocks that the storage account refuses only when the network is made already."""
+    private = [
+        text
+        for text in layout.cluster.access_blocks
+        if any(map(ipaddress.IPv4Network(text).overlaps, _PRIVATE))
+    ]
+    if not private:
+        return []
+    return [
+        Finding(
+            check="setting: access",
+            ok=False,
+            found=f"{', '.join(private)}: the public endpoints of the API and of the storage account admit "
+            "no private addresses",
+            remedy="use --access private, or your network's public addresses",
+        )
+    ]
 
 
 def _registrations(azure: Azure, layout: AzureLayout) -> list[Finding]:

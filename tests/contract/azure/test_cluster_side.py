@@ -395,6 +395,11 @@ def test_the_kubeconfig_command_prints_a_token_of_the_caller(site: Site) -> None
             f"VM size {ND}: NotAvailableForSubscription",
         ),
         ({}, {"kubernetes_version": "1.20"}, "Kubernetes version: AKS offers .* needed: 1.20"),
+        (
+            {},
+            {"access": "auto,10.0.0.0/8,203.0.113.0/24"},
+            "setting: access: 10.0.0.0/8: the public endpoints .* admit no private addresses",
+        ),
     ],
 )
 def test_preflight_reports_blocking_problems_before_any_change(
@@ -404,6 +409,20 @@ def test_preflight_reports_blocking_problems_before_any_change(
     with pytest.raises(PreflightError, match=told):
         Site(azure, tmp_path, **asked).up()
     assert azure.state() == []
+
+
+@pytest.mark.parametrize("block", ["10.0.0.0/8", "172.24.0.0/13", "192.168.1.7", "100.64.0.0/16"])
+def test_a_running_cluster_is_not_opened_to_private_addresses(
+    azure: Azure, tmp_path: Path, block: str
+) -> None:
+    site = Site(azure, tmp_path, access="203.0.113.0/24")
+    site.up()
+    since = len(azure.calls())
+    asked = Site(azure, tmp_path, access=f"203.0.113.0/24,{block}")
+    with pytest.raises(PreflightError, match="admit no private addresses") as error:
+        asked.up()
+    assert "--access private" in (error.value.remedy or "")
+    assert site.changes(since) == []
 
 
 def test_a_cluster_of_the_same_name_without_cloudrec_tags_is_left_alone(site: Site) -> None:
