@@ -110,7 +110,7 @@ def make_rows_encoder(trained: TrainedModel) -> RowsEncoder:
             f"the model's table of {small[0]} has {sizes[small[0]]} rows, but the ids of its encoding need "
             f"{rows[small[0]]}; export the model again"
         )
-    managed = _managed(known)  # their ids are hashes, which have rows of their own choice
+    managed = _managed(known)  # their ids are hashes, whose rows the model chooses
     limits = [HASH_LIMIT if name in managed else sizes[name] for name in rows] if small else None
     if known.encoding.features is None:
         return _CriteoRows(known, limits)

@@ -22,7 +22,7 @@ LONGEST_H = 100 * 365 * 24.0  # dates end in the year 9999
 # A smaller change is none: the meter reads to two minutes.
 _LEAST = timedelta(minutes=2)
 _PART = 0.02  # of the time that is left
-_TOO_LATE = timedelta(minutes=1)  # the cloud may have begun to end the nodes
+TOO_LATE = timedelta(minutes=1)  # the cloud may have begun to end the nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def moved(cluster: ClusterSpec, metered: Metered, kept: MovedEnd) -> str:
         kept: the end that the cloud keeps.
     """
     end = money_end(cluster, metered, max(metered.most_usd, metered.hourly_usd))
-    before, soonest = datetime.fromisoformat(kept.expires), metered.at + _TOO_LATE
+    before, soonest = datetime.fromisoformat(kept.expires), metered.at + TOO_LATE
     if end is None or min(end, before) <= soonest:
         return ""
     if abs(end - before) < max(_LEAST, _PART * (before - metered.at)):

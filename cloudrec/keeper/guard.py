@@ -29,14 +29,14 @@ from cloudrec.keeper import in_cluster
 from cloudrec.keeper.census import live_nodes
 from cloudrec.keeper.ends import ENDING, Metered, MovedEnd, is_movable, moved
 from cloudrec.keeper.idle import IDLE, IdleRecord, gpu_nodes, idleness
-from cloudrec.keeper.managed.duty import manage, stop_shared
+from cloudrec.keeper.managed.duty import forget_nodes, manage, stop_shared
 from cloudrec.keeper.managed.sharing import TurnKeeper
 from cloudrec.keeper.meter import CostLedger, LiveNode, advance, most, rate
 from cloudrec.keeper.note import METER, NAME, NOTE, RECORD, Note
 from cloudrec.keeper.notices.detect import ClusterSight
 from cloudrec.keeper.notices.gauges import KeeperGauges, serve
 from cloudrec.keeper.notices.notifier import Notifier, secrets_from
-from cloudrec.keeper.spot import EVERY_S, SPOT_PRICES, SpotRecord, by_pool, types_in_use
+from cloudrec.keeper.spot import EVERY_S, SPOT_PRICES, SpotRecord
 from cloudrec.keeper.tending import tend
 from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
@@ -163,8 +163,8 @@ class Guard:
         if nodes is not None:
             self._refresh_topology()
         note = self._repriced(note, data.get(SPOT_PRICES, ""), nodes or ())
-        metered = self._meter(note, data.get(METER, ""), nodes)
         kept = MovedEnd.of(data.get(ENDING, ""), note.cluster.expires or "")
+        metered = self._meter(note, data.get(METER, ""), nodes, kept)
         mover = self._mover(note)
         end = note.end(metered, kept=kept.expires, moves=mover is not None)
         if end is None or self.now() < end:
@@ -188,6 +188,8 @@ class Guard:
             are_ended = self._end_runs()
             is_done = self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
             is_done = self._stop_shared(note) and is_done  # the nodes do not wait for the storage
+            if note.cluster.managed:
+                forget_nodes(self.kube, self.namespace, identity=self.identity, report=self.report)
         self._tell(note, metered, nodes, end)
         return is_done
 
@@ -238,7 +240,7 @@ class Guard:
         except KubeError as error:  # ranks on new nodes come last until the next round
             self.report(f"the network's topology is not written: {error.message}")
 
-    def _meter(self, note: Note, text: str, nodes: list[LiveNode] | None) -> Metered | None:
+    def _meter(self, note: Note, text: str, nodes: list[LiveNode] | None, kept: MovedEnd) -> Metered | None:
         """Add the time since the last round to the ledger; return None if the cost is not known.
 
         An error is reported: the end by the clock is enforced even so.
@@ -248,7 +250,8 @@ class Guard:
         now = self.now()
         try:
             ledger = CostLedger.of(text) if text else CostLedger.begun(_epoch(note.began, now))
-            ledger = advance(ledger, nodes, note.tariffs, now.timestamp())
+            ended_at = _epoch(kept.expires, now) if kept.expires else None
+            ledger = advance(ledger, nodes, note.tariffs, now.timestamp(), ended_at=ended_at)
             change = {"data": {METER: ledger.to_json()}}
             self.kube.patch("ConfigMap", NAME, change, namespace=self.namespace)
         except CloudrecError as error:
@@ -269,7 +272,8 @@ class Guard:
     def _repriced(self, note: Note, text: str, nodes: Sequence[LiveNode]) -> Note:
         """Return the orders with current spot prices, which it reads every 15 minutes, if it can."""
         record, now = SpotRecord.of(text), self.now().timestamp()
-        types = types_in_use(nodes, note.tariffs)
+        record = record.located(nodes, note.tariffs)
+        types = record.types(note.tariffs)
         if types and not 0 <= now - record.at < EVERY_S:  # a record may be of a clock that was ahead
             # After an error too, it asks again in 15 minutes only: the end must not wait for a price list.
             record = replace(record, at=now)
@@ -277,7 +281,7 @@ class Guard:
                 pricer = self.pricer(note.cluster)
                 if pricer is None:
                     return note
-                prices = by_pool(nodes, note.tariffs, pricer.spot_now(note.cluster, types))
+                prices = record.prices(note.tariffs, pricer.spot_now(note.cluster, types))
                 record = replace(record, hourly_usd={**record.hourly_usd, **prices})
             except CloudrecError as error:
                 self.report(f"the spot prices are those of before: {error.message}")

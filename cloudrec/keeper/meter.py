@@ -146,6 +146,8 @@ def advance(
     nodes: Sequence[LiveNode],
     tariffs: Iterable[Tariff],
     now: float,
+    *,
+    ended_at: float | None = None,
 ) -> CostLedger:
     """Return the ledger with the costs up to now.
 
@@ -154,15 +156,18 @@ def advance(
         nodes: the nodes that exist now.
         tariffs: the prices now. One without a pool is the price of all that has no nodes.
         now: the time, in seconds since the epoch. A clock that was set back changes nothing.
+        ended_at: when the cloud ends the nodes, as it was asked to; None for never. Nodes that have vanished
+            since the last round counted until then, if that was between the rounds.
     """
     if now < ledger.at:
         return ledger  # a new node would count as seen, and so from `ledger.at` on rather than its creation
     by_pool = {tariff.pool: tariff for tariff in tariffs}
-    gap = now - ledger.at
+    is_ended = ended_at is not None and ledger.at < ended_at <= now
+    vanished_at = ended_at if is_ended and ended_at is not None else ledger.at + (now - ledger.at) / 2
     spans = [_Span(pool=node.pool, run=node.run, start=_start(ledger, node), end=now) for node in nodes]
     alive = {node.uid for node in nodes}
     spans += [
-        _Span(pool=pool, run=run, start=ledger.at, end=ledger.at + gap / 2)
+        _Span(pool=pool, run=run, start=ledger.at, end=vanished_at)
         for uid, (pool, run) in ledger.seen.items()
         if uid not in alive
     ]

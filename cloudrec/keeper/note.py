@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 
 from cloudrec.errors import UsageError
-from cloudrec.keeper.ends import LONGEST_H, Metered, is_movable, money_end
+from cloudrec.keeper.ends import LONGEST_H, TOO_LATE, Metered, is_movable, money_end
 from cloudrec.keeper.meter import Tariff  # noqa: TC001 - record_of reads the annotations
 from cloudrec.spec.models import ClusterSpec, NotifySpec
 from cloudrec_contract.safe_json import aware_time, record_of, safe_object
@@ -54,6 +54,10 @@ class Note:
             moves: whether the guard can move the cloud's end.
         """
         if metered is not None and moves and is_movable(self.cluster):
+            # An end that has passed in the cloud, as while no guard ran, holds until `up` renews it: the
+            # cloud has ended the nodes, and may have no further end for new ones.
+            if kept and datetime.fromisoformat(kept) + TOO_LATE < metered.at:
+                return datetime.fromisoformat(kept)
             return money_end(self.cluster, metered, metered.hourly_usd)
         expires = kept or self.cluster.expires
         ends = [datetime.fromisoformat(expires)] if expires else []

@@ -1,4 +1,7 @@
-"""Spot prices of the pools that have nodes, read again from time to time: the cloud changes them."""
+"""Spot prices of the pools that have had nodes, read again from time to time: the cloud changes them.
+
+A pool keeps its zones when it has no nodes: its price decides whether a run may have nodes of it again.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,12 @@ class SpotRecord:
     Attributes:
         at: the time of the reading, in seconds since the epoch; 0 before the first.
         hourly_usd: USD an hour of a node, by pool.
+        zones: the zones in which the nodes of a pool were seen, by pool.
     """
 
     at: float = 0.0
     hourly_usd: Mapping[str, float] = field(default_factory=dict)
+    zones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> SpotRecord:
@@ -43,45 +48,54 @@ class SpotRecord:
         """Return the record as the ConfigMap has it."""
         return json.dumps(asdict(self))
 
-    def applied(self, tariffs: Sequence[Tariff]) -> tuple[Tariff, ...]:
-        """Return the tariffs with these prices; those of pools without one stay."""
-        return tuple(
-            replace(each, hourly_usd=self.hourly_usd[each.pool]) if each.pool in self.hourly_usd else each
-            for each in tariffs
+    def located(self, nodes: Sequence[LiveNode], tariffs: Sequence[Tariff]) -> SpotRecord:
+        """Return the record with the zones of the spot nodes that exist."""
+        spot = {tariff.pool for tariff in tariffs if tariff.capacity == SPOT}
+        found: dict[str, set[str]] = {}
+        for node in nodes:
+            if node.pool in spot and node.zone:
+                found.setdefault(node.pool, set()).add(node.zone)
+        return replace(
+            self, zones={**self.zones, **{pool: tuple(sorted(zones)) for pool, zones in found.items()}}
         )
 
+    def types(self, tariffs: Sequence[Tariff]) -> tuple[str, ...]:
+        """Return the instance types of the spot pools whose zones are known."""
+        found = {each.instance_type for each in tariffs if each.pool in self.zones and each.capacity == SPOT}
+        return tuple(sorted(found))
 
-def types_in_use(nodes: Sequence[LiveNode], tariffs: Sequence[Tariff]) -> tuple[str, ...]:
-    """Return the instance types of the spot nodes that exist."""
-    pools = {node.pool for node in nodes}
-    found = {each.instance_type for each in tariffs if each.pool in pools and each.capacity == SPOT}
-    return tuple(sorted(found))
+    def prices(self, tariffs: Sequence[Tariff], listed: Sequence[Price]) -> Mapping[str, float]:
+        """Return the spot price of each pool whose zones are known; the highest if it has several.
 
+        Args:
+            tariffs: the type and the capacity of each pool.
+            listed: the cloud's spot prices, each of a zone or of a region.
+        """
+        known = {(price.name, price.region): price.usd for price in listed if price.capacity == SPOT}
+        found: dict[str, float] = {}
+        for tariff in (each for each in tariffs if each.capacity == SPOT):
+            # A zone's name begins with its region's: us-east-1a, eastus-1.
+            usd = [
+                price
+                for zone in self.zones.get(tariff.pool, ())
+                for (name, place), price in known.items()
+                if name == tariff.instance_type and (zone == place or _region(zone) == place)
+            ]
+            if usd:
+                found[tariff.pool] = max(usd)
+        return found
 
-def by_pool(
-    nodes: Sequence[LiveNode], tariffs: Sequence[Tariff], prices: Sequence[Price]
-) -> Mapping[str, float]:
-    """Return the spot price of each pool that has spot nodes; the highest if its zones have several.
+    def applied(self, tariffs: Sequence[Tariff]) -> tuple[Tariff, ...]:
+        """Return the tariffs with these prices; those of pools without one stay.
 
-    Args:
-        nodes: the nodes that exist.
-        tariffs: the type and the capacity of each pool.
-        prices: the cloud's spot prices, each of a zone or of a region.
-    """
-    listed = {(price.name, price.region): price.usd for price in prices if price.capacity == SPOT}
-    found: dict[str, float] = {}
-    for tariff in tariffs:
-        zones = {node.zone for node in nodes if node.pool == tariff.pool and tariff.capacity == SPOT}
-        # A zone's name begins with its region's: us-east-1a, eastus-1.
-        usd = [
-            price
-            for zone in zones
-            for (name, place), price in listed.items()
-            if name == tariff.instance_type and zone and (zone == place or _region(zone) == place)
-        ]
-        if usd:
-            found[tariff.pool] = max(usd)
-    return found
+        A price of a pool without known zones is of an earlier version, which did not read it again.
+        """
+        return tuple(
+            replace(each, hourly_usd=self.hourly_usd[each.pool])
+            if each.pool in self.hourly_usd and each.pool in self.zones
+            else each
+            for each in tariffs
+        )
 
 
 def _region(zone: str) -> str:

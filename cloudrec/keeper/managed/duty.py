@@ -82,6 +82,30 @@ def manage(
         _give_back(leader, report)
 
 
+def forget_nodes(kube: Kube, namespace: str, *, identity: str, report: Callable[[str], None]) -> None:
+    """Write after the cluster's end that no run has nodes. An error is reported; the next round repeats it.
+
+    The arguments are those of `manage`.
+    """
+    leader = Leader(kube=kube, namespace=namespace, identity=identity)
+    try:
+        if not leader.leads():
+            return
+    except CloudrecError as error:
+        report(f"what the runs have is not written: {error.message}")
+        return
+    try:
+        found = kube.get("ConfigMap", NAME, namespace=namespace) or {}
+        record = ManagedRecord.of((found.get("data") or {}).get(MANAGED, ""))
+        ended = record.ended(kube.now_s())
+        if ended is not record:
+            _keep(kube, namespace, ended)
+    except CloudrecError as error:
+        report(f"what the runs have is not written: {error.message}")
+    finally:
+        _give_back(leader, report)
+
+
 def stop_shared(kube: Kube, namespace: str, turns: TurnKeeper, now: float) -> None:
     """Write of each run that this cluster has that it is stopped: no other cluster takes it.
 

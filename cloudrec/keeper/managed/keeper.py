@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
@@ -23,7 +24,7 @@ from cloudrec.keeper.managed.observations import (
 )
 from cloudrec.keeper.managed.pools import pool_views
 from cloudrec.keeper.managed.progress import read_progress
-from cloudrec.keeper.managed.record import KeptRun
+from cloudrec.keeper.managed.record import HoldOff, KeptRun
 from cloudrec.keeper.managed.runs import forget_run, managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 RESTART_S, SAVE_S = 300.0, 30.0
 # Some of a run's nodes cost money and do nothing: after this time the request is given back.
 PARTIAL_S = 900.0
+LONGEST_HOLD_OFF_S = 4 * 3600.0  # of a pool whose machines do not become ready nodes
 LEAVE_S = 120.0  # a run of several clusters leaves one whose candidates have all been refused for so long
 LINGER_S = 300.0  # nodes stay for so long after a run, for the next one
 
@@ -92,12 +94,12 @@ class RunKeeper:
         pools = [each.pool for each in self._pools]
         views = pool_views(self.kube, self.pool_label, pools, self.unhealthy)
         sizes = {size.name: size for size in self._sizes() if size.name in views}
-        record = adopted(replace(record, at=now), views, sizes)
+        # A pool that the cloud made smaller is seen as it was asked for, before it is asked for again.
+        record = adopted(seen(replace(record, at=now), views, sizes), views, sizes)
         runs, record = self._here(managed_runs(self.kube, self.namespace), record)
         active, record = self._admit(runs, record)
         pods = {run.name: pods_by_node(self.kube, self.namespace, run.name) for run in active}
         record = owned(record, active, pods, views)
-        record = seen(record, views, sizes)
         for node in (each for view in views.values() for each in view.nodes if each.problem):
             self.report(f"node {node.name} is unhealthy: {node.problem}")
             record = record.noting_once(f"node {node.name} is unhealthy ({node.problem}): it is replaced")
@@ -105,7 +107,7 @@ class RunKeeper:
         for run in active:
             record, needed = self._serve(run, record, views, pods[run.name])
             wanted |= needed
-        record = self._rest(record, views, active, wanted, pods)
+        record = self._rest(record, views, active, wanted)
         self._give_nodes(record, active, views, pods)
         record = self._renew(active, record)
         self.keep(record)
@@ -211,19 +213,19 @@ class RunKeeper:
         views: Mapping[str, PoolView],
         active: Sequence[ManagedRun],
         wanted: AbstractSet[str],
-        pods: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]],
     ) -> ManagedRecord:
         """Release the pools that no run needs; after the last run, a while later."""
         since = 0.0 if active else record.free_since or record.at
         record = replace(record, free_since=since)
         if not active and record.at - since < LINGER_S:
             return record
-        merged: dict[str, list[Mapping[str, Any]]] = {}
-        for nodes in pods.values():
-            for node, found in nodes.items():
-                merged.setdefault(node, []).extend(found)
-        for pool in (each.pool for each in self._pools if each.pool not in wanted):
-            record = self._release(pool, record, views, merged)
+        unneeded = [
+            each.pool for each in self._pools if each.pool not in wanted and each.pool in record.asked
+        ]
+        # A run that was stopped is not active, but its pods may still write a checkpoint.
+        pods = pods_by_node(self.kube, self.namespace) if unneeded else {}
+        for pool in unneeded:
+            record = self._release(pool, record, views, pods)
         return record
 
     def _give_nodes(
@@ -260,8 +262,7 @@ class RunKeeper:
         on = pool_of(pods, own)
         decision = decide(situation := self._situation(run, record, own, on))
         if not situation.candidates:
-            why = f"no pool has a known price of at most ${run.max_price or 0:g} a node and hour"
-            decision = replace(decision, reason=why)
+            decision = replace(decision, reason=self._without_candidates(run, record))
         kept = record.runs[run.name]
         if decision.reason != kept.reason:
             self.report(f"run {run.name}: {decision.reason}")
@@ -284,6 +285,8 @@ class RunKeeper:
                 return moved, set()
         wanted = {*decision.keep, *decision.request, *([decision.run_on] if decision.run_on else [])}
         wanted -= self._partial(record, views, run.nodes, decision)
+        record, lost = self._unready(record, wanted)
+        wanted -= lost
         for pool in (each.pool for each in self._pools if each.pool in wanted):
             record = self._ask(pool, run, record)
             self._take_back(views[pool])
@@ -298,6 +301,14 @@ class RunKeeper:
         return replace(
             record, owner={pool: name for pool, name in record.owner.items() if pool not in left}
         ), wanted
+
+    def _without_candidates(self, run: ManagedRun, record: ManagedRecord) -> str:
+        """Return why a run has no candidates."""
+        if any(_is_affordable(each, run) for each in self._pools):
+            held_off = [each.until for each in record.held_off.values() if each.until > record.at]
+            again = datetime.fromtimestamp(min(held_off, default=record.at), UTC)
+            return f"the nodes of no pool became ready; one is requested again at {again:%H:%M} UTC"
+        return f"no pool has a known price of at most ${run.max_price or 0:g} a node and hour"
 
     def _leave(self, run: ManagedRun, kept: KeptRun, record: ManagedRecord) -> ManagedRecord | None:
         """Suspend a run and offer it to the next cluster; None if it stays: the next round resumes it."""
@@ -355,9 +366,7 @@ class RunKeeper:
         self, run: ManagedRun, record: ManagedRecord, views: Mapping[str, PoolView], on: str | None
     ) -> Situation:
         affordable = [
-            each
-            for each in self._pools
-            if run.max_price is None or (each.hourly_usd is not None and each.hourly_usd <= run.max_price)
+            each for each in self._pools if _is_affordable(each, run) and not _is_held_off(record, each.pool)
         ]
         has_spot = any(each.capacity == SPOT for each in affordable)
         candidates = tuple(
@@ -415,13 +424,34 @@ class RunKeeper:
             pool
             for pool in decision.request
             if 0 < len(views[pool].usable()) < nodes
-            and record.at - max(record.asked_at.get(pool, record.at), record.broken.get(pool, 0.0))
+            and record.at - max(record.wanted_at.get(pool, record.at), record.broken.get(pool, 0.0))
             > PARTIAL_S
         }
 
+    def _unready(self, record: ManagedRecord, wanted: AbstractSet[str]) -> tuple[ManagedRecord, set[str]]:
+        """Return the pools whose machines cost money and do not become ready nodes; they are held off."""
+        lost = {pool for pool in wanted if record.at - record.unready.get(pool, record.at) > PARTIAL_S}
+        for pool in sorted(lost):
+            known = record.held_off.get(pool)
+            length_s = PARTIAL_S if known is None else min(2 * known.length_s, LONGEST_HOLD_OFF_S)
+            made = HoldOff(until=record.at + length_s, length_s=length_s)
+            text = (
+                f"{pool}: its machines are no ready nodes after {PARTIAL_S / 60:.0f} minutes: they are given "
+                f"back, and not requested for {length_s / 60:.0f} minutes"
+            )
+            self.report(text)
+            record = replace(record, held_off={**record.held_off, pool: made}).noting(text)
+        return record, lost
+
     def _ask(self, pool: str, run: ManagedRun, record: ManagedRecord) -> ManagedRecord:
         """Ask for a pool's nodes for a run, if they are not asked for already."""
-        record = replace(record, owner={**record.owner, pool: run.name})
+        is_new = record.owner.get(pool) != run.name or not record.asked.get(pool)
+        wanted_at = record.at if is_new else record.wanted_at.get(pool, record.at)
+        record = replace(
+            record,
+            owner={**record.owner, pool: run.name},
+            wanted_at={**record.wanted_at, pool: wanted_at},
+        )
         if record.asked.get(pool) == run.nodes:
             return record
         record = replace(
@@ -505,6 +535,15 @@ class RunKeeper:
             if not metadata.get("deletionTimestamp"):
                 self.report(f"pod {metadata['name']} ends: {why}")
                 self.kube.delete("Pod", metadata["name"], namespace=self.namespace, uid=metadata["uid"])
+
+
+def _is_affordable(pool: Tariff, run: ManagedRun) -> bool:
+    return run.max_price is None or (pool.hourly_usd is not None and pool.hourly_usd <= run.max_price)
+
+
+def _is_held_off(record: ManagedRecord, pool: str) -> bool:
+    known = record.held_off.get(pool)
+    return known is not None and record.at < known.until
 
 
 def _whereabouts(record: ManagedRecord, run: str) -> str:

@@ -27,15 +27,19 @@ def adopted(
     """Return the record with the pools whose size is not what it says, as of an unknown size.
 
     A pool differs after a change that failed later, after another process changed it, or if the cloud itself
-    makes it smaller when it takes nodes back.
+    makes it smaller when it takes nodes back. One that has too few nodes is asked for again if the cloud does
+    not retry, or does not show that another process has made the pool smaller.
     """
     asked, asked_at = dict(record.asked), dict(record.asked_at)
     for pool, size in sizes.items():
-        if record.at - asked_at.get(pool, 0.0) < AGAIN_S:
+        age_s, there = record.at - asked_at.get(pool, 0.0), len(views[pool].nodes)
+        if age_s < AGAIN_S:
             continue
-        nodes = size.nodes if size.nodes is not None else len(views[pool].nodes)
+        nodes = size.nodes if size.nodes is not None else there
         is_smaller = size.nodes is not None and nodes < asked.get(pool, 0)
-        if (nodes and pool not in asked) or is_smaller:
+        has_failed = bool(size.problem) and not size.is_retried
+        is_stuck = has_failed or (size.nodes is None and age_s >= SLOW_S)
+        if (nodes and pool not in asked) or is_smaller or (is_stuck and there < asked.get(pool, 0)):
             asked[pool], asked_at[pool] = UNKNOWN, record.at
     return replace(record, asked=asked, asked_at=asked_at)
 
@@ -48,24 +52,39 @@ def seen(
     Nodes take minutes to start. A pool without them counts as out of stock only if the cloud says why it has
     none, or after `SLOW_S`.
     """
-    complete, broken = dict(record.complete), dict(record.broken)
-    history = dict(record.history)
+    complete, broken, unready = dict(record.complete), dict(record.broken), dict(record.unready)
+    history, held_off = dict(record.history), dict(record.held_off)
     for pool, asked in record.asked.items():
         if pool not in views or asked <= 0:
             complete.pop(pool, None)
+            unready.pop(pool, None)
             continue
-        is_up = len(views[pool].usable()) >= asked
+        usable = views[pool].usable()
+        is_up, is_ready = len(usable) >= asked, sum(node.is_ready for node in usable) >= asked
         problem = sizes[pool].problem if pool in sizes else ""
+        if is_ready:
+            held_off.pop(pool, None)
+        if (is_up and not is_ready) or (not views[pool].nodes and _runs_machines(sizes.get(pool))):
+            unready.setdefault(pool, record.at)
+        else:
+            unready.pop(pool, None)
         if is_up:
             complete.setdefault(pool, record.at)
             broken.pop(pool, None)
         elif complete.pop(pool, None) is not None:
             broken[pool] = record.at
             record = record.noting(f"{pool}: {TAKEN_BACK}", run=record.owner.get(pool, ""))
-        elif not problem and record.at - record.asked_at.get(pool, record.at) < SLOW_S:
+        elif not problem and record.at - record.wanted_at.get(pool, record.at) < SLOW_S:
             continue
         history[pool] = history.get(pool, CapacityHistory()).seen(record.at, is_up=is_up)
-    return replace(record, complete=complete, broken=broken, history=history)
+    return replace(
+        record, complete=complete, broken=broken, unready=unready, held_off=held_off, history=history
+    )
+
+
+def _runs_machines(size: PoolSize | None) -> bool:
+    """Return whether a cloud that reports sizes and problems says that a pool's machines run."""
+    return size is not None and bool(size.nodes) and not size.problem
 
 
 def owned(

@@ -83,6 +83,19 @@ class KeptRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HoldOff:
+    """A time for which a pool is not requested, because its machines did not become ready nodes.
+
+    Attributes:
+        until: its end, in seconds since the epoch.
+        length_s: its length; the next one of the pool is twice as long.
+    """
+
+    until: float
+    length_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class SilentRun:
     """A run of another cluster whose keeper has not reported for some time.
 
@@ -107,9 +120,12 @@ class ManagedRecord:
         queue: the runs that wait for theirs, in the order of their turn.
         owner: the run for which the nodes of a pool are, by pool; absent for none.
         asked: the nodes that the keeper asked for, by pool; absent pools have none.
-        asked_at: when that number was last changed, by pool.
+        asked_at: when the cloud was last asked for that number, by pool.
+        wanted_at: since when its run has wanted a pool's nodes, by pool.
         complete: since when a pool has had all nodes, by pool.
         broken: since when a pool has lost a part of its nodes, by pool.
+        unready: since when a pool's machines are no ready nodes without a problem in the cloud, by pool.
+        held_off: the pools that are not requested for a time, or were not before.
         history: what was seen of each pool's capacity.
         turns: the newest turn of each run of several clusters.
         silent: those of these runs that another cluster has, whose keeper has not reported for some time.
@@ -123,8 +139,11 @@ class ManagedRecord:
     owner: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, int] = field(default_factory=dict)
     asked_at: Mapping[str, float] = field(default_factory=dict)
+    wanted_at: Mapping[str, float] = field(default_factory=dict)
     complete: Mapping[str, float] = field(default_factory=dict)
     broken: Mapping[str, float] = field(default_factory=dict)
+    unready: Mapping[str, float] = field(default_factory=dict)
+    held_off: Mapping[str, HoldOff] = field(default_factory=dict)
     history: Mapping[str, CapacityHistory] = field(default_factory=dict)
     turns: Mapping[str, Turn] = field(default_factory=dict)
     silent: Mapping[str, SilentRun] = field(default_factory=dict)
@@ -146,6 +165,15 @@ class ManagedRecord:
     def to_json(self) -> str:
         """Return the record as the ConfigMap has it."""
         return json.dumps(asdict(self))
+
+    def ended(self, at: float) -> ManagedRecord:
+        """Return the record after the cluster's end: no run has nodes, and what was asked for is void."""
+        if not (self.runs or self.queue or self.asked):
+            return self
+        rest = ManagedRecord(
+            at=at, history=self.history, held_off=self.held_off, turns=self.turns, events=self.events
+        )
+        return rest.noting("the cluster's end has come: its nodes are released")
 
     def noting_once(self, text: str, *, run: str = "") -> ManagedRecord:
         """Return the record with another event, unless it has this one of the last minutes already."""

@@ -119,10 +119,11 @@ def forget_run(kube: Kube, run: ManagedRun, namespace: str) -> None:
     kube.patch(run.engine.kind, run.name, mark, namespace=namespace)
 
 
-def pods_by_node(kube: Kube, namespace: str, run: str) -> Mapping[str, list[dict[str, Any]]]:
-    """Return the pods of a run that train and have a node, by the name of the node."""
+def pods_by_node(kube: Kube, namespace: str, run: str = "") -> Mapping[str, list[dict[str, Any]]]:
+    """Return the pods of a run, or of all runs, that train and have a node, by the name of the node."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for pod in kube.list("Pod", namespace=namespace, labels={RUN: run, ROLE: TRAINER}):
+    of_run = f"{RUN}={run}" if run else RUN
+    for pod in kube.list("Pod", namespace=namespace, labels=f"{of_run},{ROLE}={TRAINER}"):
         node = pod["spec"].get("nodeName")
         if node and (pod.get("status") or {}).get("phase") not in _ENDED:
             found.setdefault(node, []).append(pod)

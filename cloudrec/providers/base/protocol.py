@@ -405,11 +405,13 @@ class PoolSize:
         name: the pool's name, as the nodes' label has it.
         nodes: the number of nodes that the cloud is to run; it may run fewer. None if it does not report it.
         problem: why the cloud runs fewer, in its words; empty if it gives no reason.
+        is_retried: whether the cloud itself tries again to run the others.
     """
 
     name: str
     nodes: int | None
     problem: str = ""
+    is_retried: bool = True
 
 
 @runtime_checkable

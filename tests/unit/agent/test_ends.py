@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cloudrec.keeper.ends import Metered, MovedEnd, is_movable, money_end, moved
+from cloudrec.keeper.note import Note
 from cloudrec.spec.models import ClusterSpec
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -45,6 +46,13 @@ def test_the_end_in_the_cloud_holds_if_all_nodes_run_again() -> None:
     # Without nodes it costs $0.3/h, and with all of them $10/h.
     assert moved(spec(), metered(40.0, hourly_usd=0.3), kept(4)) == written(6)
     assert moved(spec(), metered(40.0, hourly_usd=20.0), kept(4)) == written(3)  # dearer than expected
+
+
+def test_an_end_that_has_passed_in_the_cloud_holds_until_up_renews_it() -> None:
+    note = Note(cluster=spec(end_limit=written(1000), expires=written(-2)))
+    left = metered(40.0)
+    assert note.end(left, kept=written(-2), moves=True) == NOW - 2 * HOUR
+    assert note.end(left, kept=written(3), moves=True) == NOW + 6 * HOUR  # the guard moves the cloud's
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,14 @@ def test_a_node_that_vanished_counts_for_half_of_the_time_since_the_last_round()
     assert advance(ledger, [], [GPU], NOON + HOUR + ROUND_S).usd == pytest.approx(60 + 1)
 
 
+def test_nodes_that_vanished_count_until_the_end_that_the_cloud_had() -> None:
+    ledger = advance(CostLedger.begun(NOON), [node()], [GPU], NOON + HOUR)
+    # The guard was away for nine hours; the cloud ended the nodes after seven of them.
+    assert advance(ledger, [], [GPU], NOON + 10 * HOUR, ended_at=NOON + 8 * HOUR).usd == pytest.approx(480)
+    assert advance(ledger, [], [GPU], NOON + 10 * HOUR, ended_at=NOON + 11 * HOUR).usd == pytest.approx(330)
+    assert advance(ledger, [], [GPU], NOON + 10 * HOUR, ended_at=NOON).usd == pytest.approx(330)
+
+
 def test_a_new_price_is_valid_from_the_last_round_on() -> None:
     ledger = advance(CostLedger.begun(NOON), [node()], [GPU], NOON + HOUR)
     dearer = replace(GPU, hourly_usd=90.0)

@@ -62,7 +62,8 @@ def sizes(azure: Azure, title: str) -> Sequence[PoolSize]:
     """Return the size of each GPU pool of a cluster."""
     name = group_name(title)
     return [
-        PoolSize(name=str(row.name), nodes=row.count or 0, problem=_problem(row))
+        # A pool that could not grow is Failed until another write succeeds.
+        PoolSize(name=str(row.name), nodes=row.count or 0, problem=_problem(row), is_retried=False)
         for row in azure.rows(azure.containerservice.agent_pools.list, name, name)
         if _trains(row, title)
     ]

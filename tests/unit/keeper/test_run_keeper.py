@@ -1,0 +1,115 @@
+"""What the keeper requests and releases while pools fail, in virtual time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.unit.keeper.support_pools import BEGAN, FakeCluster, Pool
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("kind", ["aks", "aks-requested", "eks", "gke"])
+def test_a_run_gets_the_zone_that_has_nodes_within_a_quarter_of_an_hour(kind: str) -> None:
+    cluster = FakeCluster(kind, {"a": Pool(stock=0), "b": Pool(stock=2)})
+    cluster.submit("r")
+    record = cluster.rounds(HOUR / 4)
+    assert record.runs["r"].reason == "b has the nodes"
+
+
+@pytest.mark.parametrize("kind", ["aks", "aks-requested", "eks", "gke"])
+def test_capacity_that_comes_back_hours_later_is_used(kind: str) -> None:
+    cluster = FakeCluster(kind, {"a": Pool(stock=0), "b": Pool(stock=0)})
+    cluster.submit("r")
+    record = cluster.rounds(2 * HOUR)
+    assert record.runs["r"].reason == "no candidate has spot capacity"
+    cluster.pools["b"].stock = 2
+    record = cluster.rounds(HOUR / 2)
+    assert record.runs["r"].reason == "b has the nodes"
+
+
+@pytest.mark.parametrize("kind", ["aks", "aks-requested", "eks", "gke"])
+def test_a_part_of_the_nodes_is_given_back_although_the_others_are_requested_again_and_again(
+    kind: str,
+) -> None:
+    cluster = FakeCluster(kind, {"a": Pool(stock=1)})
+    cluster.submit("r")
+    cluster.rounds(HOUR)
+    given_back = [at for at, _, nodes in cluster.resizes if nodes == 0]
+    assert given_back
+    assert 900 < given_back[0] < 1500
+
+
+def test_a_pool_that_another_process_made_smaller_is_requested_again_where_its_size_is_not_shown() -> None:
+    cluster = FakeCluster("gke", {"a": Pool(stock=2)})
+    cluster.submit("r")
+    cluster.rounds(HOUR / 4)
+    cluster.pools["a"] = Pool(stock=2)  # by hand
+    record = cluster.rounds(HOUR / 2)
+    assert record.runs["r"].reason == "a has the nodes"
+    assert len(cluster.grown("a")) == 2
+
+
+@pytest.mark.parametrize("wrong", ["joins", "has_gpus"])
+def test_machines_that_do_not_become_ready_nodes_are_given_back_and_tried_more_and_more_rarely(
+    wrong: str,
+) -> None:
+    cluster = FakeCluster("eks", {"a": Pool(stock=2)})
+    setattr(cluster.pools["a"], wrong, False)
+    cluster.submit("r")
+    record = cluster.rounds(12 * HOUR)
+    tries = cluster.grown("a")
+    pauses = [later - at for at, later in pairwise(tries)]
+    assert len(tries) == 6
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 4 * HOUR
+    assert "no ready nodes after 15 minutes" in " ".join(event.text for event in record.events)
+    assert record.runs["r"].reason.startswith("the nodes of no pool became ready")
+    assert cluster.pools["a"].machines == 0
+
+
+@pytest.mark.parametrize("wrong", ["joins", "has_gpus"])
+def test_a_run_takes_another_pool_if_the_machines_of_the_first_do_not_become_ready(wrong: str) -> None:
+    cluster = FakeCluster("eks", {"a": Pool(stock=2), "b": Pool(stock=2)})
+    setattr(cluster.pools["a"], wrong, False)
+    cluster.submit("r")
+    record = cluster.rounds(HOUR)
+    assert record.runs["r"].reason == "b has the nodes"
+    assert cluster.pools["a"].machines == 0
+
+
+def test_a_stopped_run_keeps_its_nodes_until_its_pods_have_ended() -> None:
+    cluster = FakeCluster("eks", {"a": Pool(stock=2), "b": Pool(stock=2), "c": Pool(stock=2)})
+    for name, pool in (("one", "a"), ("two", "b")):
+        cluster.submit(name)
+        record = cluster.rounds(HOUR / 4)
+        assert record.owner[pool] == name
+        cluster.start_pods(name, pool)
+    cluster.rounds(120)
+    cluster.jobs["one"]["spec"]["suspend"] = True
+    for pod in cluster.pods["one"]:
+        pod["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    cluster.resizes.clear()
+    cluster.rounds(100)
+    assert cluster.resizes == []  # its pods write a checkpoint
+    cluster.pods["one"] = []
+    cluster.rounds(60)
+    assert [(name, nodes) for _, name, nodes in cluster.resizes] == [("a", 0)]
+
+
+def test_after_the_end_of_the_cluster_no_run_has_nodes_and_they_are_requested_again() -> None:
+    cluster = FakeCluster("gke", {"a": Pool(stock=2)})
+    cluster.submit("r")
+    assert "a" in cluster.rounds(HOUR / 4).complete
+    cluster.pools["a"] = Pool(stock=2)
+    ended = cluster.record.ended(cluster.now)
+    assert (ended.runs, ended.asked, ended.complete, ended.owner) == ({}, {}, {}, {})
+    assert ended.history == cluster.record.history
+    assert ended.ended(cluster.now + 60) is ended
+    cluster.record = ended
+    cluster.now += HOUR
+    record = cluster.rounds(300)
+    assert record.runs["r"].reason == "a has the nodes"
+    assert cluster.grown("a")[-1] == cluster.now - 300 - BEGAN
