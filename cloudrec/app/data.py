@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.app.choosing import choose
-from cloudrec.app.run.pushed_data import FOLDER, note
+from cloudrec.app.run.pushed_data import FOLDER, content_of, note
 from cloudrec.data.push import carry_out, survey
 from cloudrec.data.stores import open_store
 from cloudrec.errors import UsageError
@@ -63,7 +63,7 @@ def push_dataset(
         with progress() as update:
             carry_out(plan, store, overwrite=overwrite, progress=update)
         if storage:
-            note(storage, plan.dataset)
+            note(storage, plan.dataset, content_of(plan.digest, plan.encoding))
     return plan
 
 

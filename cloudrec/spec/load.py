@@ -35,11 +35,19 @@ Flags = Mapping[KeyPath, tuple[str, Any]]  # key path -> (the flag's name, its v
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A validated spec with the origin of each value."""
+    """A validated spec with the origin of each value.
+
+    Attributes:
+        spec: the spec.
+        file: its file; None for none.
+        origins: where each value is from, for messages.
+        of_file: the keys whose values are the file's.
+    """
 
     spec: Spec
     file: Path | None
     origins: Mapping[KeyPath, str]
+    of_file: frozenset[KeyPath] = frozenset()
 
 
 def load(file: Path | None, *, environment: Mapping[str, str], flags: Flags, folder: Path) -> Loaded:
@@ -57,10 +65,13 @@ def load(file: Path | None, *, environment: Mapping[str, str], flags: Flags, fol
     if file is None and (folder / DEFAULT_FILE).exists():
         file = folder / DEFAULT_FILE
     values, origins = _read(file) if file is not None else ({}, {})
+    of_file = set(origins)
     for path, origin, value in [*_from_environment(environment), *_from_flags(flags)]:
         _put(values, path, value)
         origins[path] = origin
-    return Loaded(spec=validated(Spec, values, origins), file=file, origins=origins)
+        of_file.discard(path)
+    spec = validated(Spec, values, origins)
+    return Loaded(spec=spec, file=file, origins=origins, of_file=frozenset(of_file))
 
 
 def validated(model: type[M], values: object, origins: Mapping[KeyPath, str]) -> M:

@@ -362,7 +362,7 @@ def run_spec(
     """
     cluster, access, launcher, hourly_usd, pushed, _ = place
     train = loaded.spec.train
-    nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
+    nodes = _nodes(train.nodes, access, cluster) if launcher.nodes_of_cluster else train.nodes or 1
     notices = _notices(cluster, access)
     config = {}
     if not command:
@@ -421,11 +421,12 @@ def _notices(cluster: ClusterSpec, access: Access) -> str:
     return facts.notice.service if facts and facts.notice else ""
 
 
-def _nodes(asked: int | None, access: Access) -> int:
+def _nodes(asked: int | None, access: Access, cluster: ClusterSpec) -> int:
     if asked is not None and asked > access.nodes:
+        up = f"cloudrec up {cluster.provider} --cluster {cluster.title} --nodes {asked}"
         raise SpecError(
             f"{asked} nodes are asked for; this cluster has {access.nodes}",
-            remedy=f"ask for at most {access.nodes}, or enlarge the cluster: `cloudrec up --nodes {asked}`",
+            remedy=f"ask for at most {access.nodes}, or enlarge the cluster: `{up}`",
         )
     return asked or access.nodes
 

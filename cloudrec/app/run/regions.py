@@ -28,6 +28,9 @@ def clusters_for(app: AppContext, loaded: Loaded) -> list[ClusterSpec]:
     """
     wanted = loaded.spec.cluster
     provider = wanted.provider if ("cluster", "provider") in loaded.origins else None
+    is_named = wanted.name is not None and ("cluster", "name") not in loaded.of_file
+    if is_named and ("cluster", "provider") in loaded.of_file:
+        provider = None  # --cluster names one of any provider, whatever the file describes
     regions = loaded.spec.train.regions
     if not regions:
         return [choose(app, provider_name=provider, cluster_name=wanted.name)]

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from cloudrec.app.context import AppContext
-from cloudrec.app.run.pushed_data import last, note, with_dataset
+from cloudrec.app.run.pushed_data import content_of, last, note, with_dataset
+from cloudrec.data.format.encoding import of_dataset
+from cloudrec.data.format.manifest import load
+from cloudrec.data.prepare.prepare import prepare
 from cloudrec.errors import DataError, PreflightError
 from cloudrec.home import Home
 from cloudrec.image.bases import PYTHON, base_for, setup_for
@@ -19,6 +22,7 @@ from cloudrec.kubernetes.health.causes import pod_cause
 from cloudrec.launchers import launcher
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.providers.base.facts import PLAIN_IMAGE, all_facts
+from cloudrec_contract.features import parse
 from cloudrec_sandbox.kubernetes.kubelet.node.images import is_base
 
 
@@ -80,8 +84,8 @@ def test_a_run_without_a_dataset_takes_the_one_that_was_pushed_last(tmp_path: Pa
     with pytest.raises(DataError, match="names no dataset, and none was pushed to cluster 'mine'") as caught:
         with_pushed(tmp_path, spec, said)
     assert "cloudrec data push data/prepared --cluster mine" in str(caught.value.remedy)
-    note(storage, "s3://bucket/data/old")
-    note(storage, "s3://bucket/data/new")
+    note(storage, "s3://bucket/data/old", "")
+    note(storage, "s3://bucket/data/new", "")
     assert with_pushed(tmp_path, spec, said).trainer.dataset_path == "s3://bucket/data/new"
     assert said[0].startswith("dataset s3://bucket/data/new (the one pushed last, at 2")
 
@@ -97,13 +101,32 @@ def test_a_run_without_a_dataset_takes_the_one_that_was_pushed_last(tmp_path: Pa
 )
 def test_a_run_with_a_dataset_keeps_it(tmp_path: Path, named: dict[str, Any]) -> None:
     storage = str(tmp_path / "storage")
-    note(storage, "s3://bucket/data/new")
+    note(storage, "s3://bucket/data/new", "")
     spec = replace(RunSpec(name="r", launcher="torchrun", storage=storage), **named)
     assert with_pushed(tmp_path, spec, []) == spec
 
 
+def test_a_run_with_the_folder_that_was_pushed_takes_its_copy(tmp_path: Path) -> None:
+    folder, storage, said = tmp_path / "prepared", str(tmp_path / "storage"), list[str]()
+    (tmp_path / "rows.csv").write_text("".join(["y,a\n", *(f"{row % 2},{row % 3}\n" for row in range(60))]))
+    schema = parse({"label": "y", "dense": [], "sparse": [{"name": "a", "min_frequency": 1}]})
+    prepare(str(tmp_path / "rows.csv"), folder, schema=schema)
+    spec = RunSpec(
+        name="r", launcher="torchrun", storage=storage, trainer_config={"dataset_path": str(folder)}
+    )
+    assert with_pushed(tmp_path, spec, said) == spec
+    content = load(folder)
+    encoding = of_dataset(content, folder)
+    assert encoding is not None
+    note(storage, "s3://bucket/data/old", content_of(content["digest"], "of another encoding"))
+    assert with_pushed(tmp_path, spec, said) == spec
+    note(storage, "s3://bucket/data/prepared", content_of(content["digest"], encoding.digest))
+    assert with_pushed(tmp_path, spec, said).trainer.dataset_path == "s3://bucket/data/prepared"
+    assert said[0].startswith(f"dataset s3://bucket/data/prepared (the copy of {folder}, pushed at 2")
+
+
 def test_a_damaged_note_of_the_pushed_dataset_counts_as_none(tmp_path: Path) -> None:
-    note(str(tmp_path), "s3://bucket/data/new")
+    note(str(tmp_path), "s3://bucket/data/new", "")
     (tmp_path / "data" / "pushed.json").write_text("[]")
     assert last(str(tmp_path)) is None
 

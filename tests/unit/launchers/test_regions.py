@@ -87,6 +87,21 @@ def test_clusters_that_cannot_hand_a_run_over_are_refused(
     assert raised.value.remedy
 
 
+def test_the_flag_names_a_cluster_of_another_provider_than_the_file(tmp_path: Path) -> None:
+    app = context(tmp_path, EAST)
+    file = tmp_path / "cloudrec.yaml"
+    file.write_text("cluster: {provider: local}\n")
+    named = load(None, environment={}, flags={("cluster", "name"): ("--cluster", "east")}, folder=tmp_path)
+    assert [each.title for each in clusters_for(app, named)] == ["east"]
+    unnamed = load(None, environment={}, flags={}, folder=tmp_path)
+    with pytest.raises(PreflightError, match="no cluster of provider 'local' is up") as raised:
+        clusters_for(app, unnamed)
+    assert "use another one, east (aws): --provider aws; or cloudrec up local" in (raised.value.remedy or "")
+    file.write_text("cluster: {provider: local, name: east}\n")
+    with pytest.raises(PreflightError, match="no cluster 'east' of provider 'local' is up"):
+        clusters_for(app, load(None, environment={}, flags={}, folder=tmp_path))
+
+
 def test_the_remedy_for_a_missing_region_makes_its_cluster(tmp_path: Path) -> None:
     with pytest.raises(PreflightError) as raised:
         clusters_for(context(tmp_path, EAST), wanted(tmp_path, "us-east-1,us-west-2"))
