@@ -11,11 +11,11 @@ import click
 
 from cloudrec.cli.console import announce
 from cloudrec.cli.output import FORMATS, choose_format
-from cloudrec.errors import DeclinedError, SpecError
+from cloudrec.errors import DeclinedError, SpecError, UsageError
 from cloudrec.home import Home, refuse_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -115,6 +115,19 @@ def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loa
 def provider_spec(provider: str | None) -> ClusterSpec:
     """Return the cluster section of the spec, for a command with a provider only."""
     return load_spec(None, (), {("cluster", "provider"): ("PROVIDER", provider)}).spec.cluster
+
+
+def refuse_without(needed: str, given: Sequence[str]) -> None:
+    """Refuse options that have no effect, since the option that they are for is not given.
+
+    Args:
+        needed: that option, such as `--launcher ray`.
+        given: the options that were given, such as `--ray-address`.
+    """
+    if given:
+        raise UsageError(
+            f"{given[0]} is only for {needed}", remedy=f"add {needed}, or leave {', '.join(given)} out"
+        )
 
 
 def _parsed(settings: tuple[str, ...]) -> dict[tuple[str, ...], tuple[str, Any]]:

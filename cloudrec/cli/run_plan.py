@@ -192,8 +192,6 @@ def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) ->
     lines.append(f"M/S: million samples a second, estimated; the true value is {LOW:g} to {HIGH:g} times it.")
     lines.append("USD: nodes, control plane and bucket, where the shipped tables have prices;")
     lines.append("traffic out of the region is not in it, since its amount is not known.")
-    if rows:
-        lines.append("Next: cloudrec plan --explain TYPE, or cloudrec up --from-plan NUMBER")
     return "\n".join(lines)
 
 

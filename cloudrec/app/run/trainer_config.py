@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _CHECK_TIMEOUT_S = 120
 _NOTICES = "preemption_notices"
 _UPTIME = "machine_uptime_hours"
+_LOADER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*$")  # MODULE:FACTORY
 
 
 def trainer_config(
@@ -133,9 +135,11 @@ def check_dataset(spec: RunSpec, launcher: Launcher) -> None:
     if not launcher.reads_local_files:
         _refuse_unseen(path, spec)
     elif "://" not in path and not Path(path).exists():
+        loader = _LOADER.search(path)
+        hint = f"; for a loader in Python: cloudrec train -- --dataset {loader[0]}" if loader else ""
         raise DataError(
             f"there is no dataset at {path}",
-            remedy="make one: `cloudrec data prepare SRC OUT`, and name it with --dataset",
+            remedy=f"make one: `cloudrec data prepare SRC OUT`, and name it with --dataset{hint}",
         )
 
 

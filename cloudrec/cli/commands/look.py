@@ -19,6 +19,7 @@ from cloudrec.cli.options import (
     load_spec,
     output_option,
     provider_spec,
+    refuse_without,
     set_option,
     yes_option,
 )
@@ -176,10 +177,7 @@ def catalog(
     if blocks:
         _list_blocks(flags, of_block, refresh=refresh)
         return
-    if alone := [f"--{name}" for name, value in of_block.items() if value is not None]:
-        raise UsageError(
-            f"{', '.join(alone)} are only for --blocks", remedy="add --blocks, or leave them out"
-        )
+    refuse_without("--blocks", [f"--{name}" for name, value in of_block.items() if value is not None])
     found = app.catalog(context(), load_spec(None, (), flags).spec.cluster, refresh=refresh)
     rows = [
         (

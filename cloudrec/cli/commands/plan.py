@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from cloudrec.cli.options import context, file_option, load_spec, output_option, set_option
-from cloudrec.cli.output import columns, emit
+from cloudrec.cli.options import context, file_option, load_spec, output_option, refuse_without, set_option
+from cloudrec.cli.output import columns, emit, next_step
 from cloudrec.errors import UsageError
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cloudrec.planning.fit.offers import Order
     from cloudrec.planning.spot.compare import Result, Scenario
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _CAPACITIES = ("on-demand", "spot")
 _ORDERS: dict[str, Order] = {"cost": "usd", "hours": "hours", "samples": "samples", "usd": "usd"}
+# The options that have an effect only with --spot.
+_OF_SPOT = ("work", "deadline", "restart", "notice", "commit", "blocking", "spot_price", "starts", "nodes")
 _MOST_S = 365 * 86_400.0
 
 
@@ -99,6 +102,7 @@ _seconds, _hours = _time(1.0), _time(3600.0)
 @click.option(
     "--spot",
     "folder",
+    metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Compare policies on traces: a JSON file a zone.",
 )
@@ -188,6 +192,7 @@ def plan(
     nodes, as in the traces of github.com/skypilot-org/spot-traces. Prices are shares of the on-demand price.
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     if folder is None:
+        refuse_without("--spot FOLDER", _given(_OF_SPOT))
         loaded = load_spec(file, settings, {("trainer", "dataset_path"): ("--dataset", dataset)})
         _plan_run(loaded, flags, **asked)
         return
@@ -207,6 +212,12 @@ def plan(
         spot_price=spot_price,
         starts=starts,
     )
+
+
+def _given(names: Iterable[str]) -> list[str]:
+    """Return those of these options that are on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return [f"--{name.replace('_', '-')}" for name in names if source(name) is ParameterSource.COMMANDLINE]
 
 
 def _plan_run(
@@ -279,6 +290,11 @@ def _plan_run(
     }
     here = [text.own_row(each) for each in plan.here]
     emit({**document, "offers": [*rows, *here, *refused]}, text.table(plan, offers, everything=everything))
+    if offers:
+        next_step(
+            "`cloudrec plan --explain TYPE` shows memory and time by part",
+            "`cloudrec up --from-plan NUMBER` creates the cluster",
+        )
 
 
 def _plan_spot(

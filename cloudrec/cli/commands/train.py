@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ from cloudrec.cli.options import (
     load_spec,
     output_option,
     provider_option,
+    refuse_without,
     set_option,
     yes_option,
 )
@@ -36,8 +38,34 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.run_folder import RunFolder
     from cloudrec.spec.load import Flags
 
+_NEAR = 0.8  # how like a wrong option must be to one of the command, from 0 to 1
+# launcher -> the flags that have an effect only with it
+_OF_LAUNCHERS = {
+    "ray": ("ray_address",),
+    "slurm": ("slurm_host", "partition", "account", "time_limit"),
+}
 
-@click.command(context_settings={"ignore_unknown_options": False})
+
+class _TrainCommand(click.Command):
+    """A command that names the place of the trainer's flags when one of them is among its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; UsageError for an option that is not known."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            own = {option for each in self.params for option in each.opts if option.startswith("--")}
+            near = get_close_matches(name, own, n=1, cutoff=_NEAR)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise UsageError(
+                f"there is no option {name!r}",
+                remedy=f"{meant}flags of the trainer or of the script follow `--`: "
+                f"cloudrec train -- {name} VALUE",
+            ) from error
+
+
+@click.command(cls=_TrainCommand, context_settings={"ignore_unknown_options": False})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] [-- ARGS]...")
 @file_option
 @cluster_option
@@ -225,7 +253,9 @@ def train(
         _refuse_with_resume(flags, arguments, settings)
         folder = app.resume(application, resume, nproc_per_node=nproc_per_node, decide=decide)
     else:
-        folder = app.train(application, load_spec(file, settings, flags), arguments, decide=decide)
+        loaded = load_spec(file, settings, flags)
+        _refuse_of_other_launchers(of_launcher, loaded.spec.train.launcher)
+        folder = app.train(application, loaded, arguments, decide=decide)
     if folder is None:
         _emit_plan(plans[0])
         next_step("the same command without --dry-run launches it")
@@ -252,6 +282,14 @@ def _settings_of(given: Mapping[str, str | float | None]) -> Flags:
         ("train", "settings", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
         for name, value in given.items()
     }
+
+
+def _refuse_of_other_launchers(given: Mapping[str, object], launcher: str | None) -> None:
+    """Refuse the flags of a launcher that is not chosen by a flag, a variable or the file."""
+    for owner, names in _OF_LAUNCHERS.items():
+        if owner != launcher:
+            found = [f"--{name.replace('_', '-')}" for name in names if given[name] is not None]
+            refuse_without(f"--launcher {owner}", found)
 
 
 def _variables_of(env: Sequence[str], env_file: Sequence[str], secrets: Sequence[str]) -> Flags:

@@ -287,7 +287,7 @@ def test_the_catalog_lists_blocks_at_80_columns_and_as_json(aws: Aws, shell: She
 @pytest.mark.parametrize(
     ("words", "given"),
     [
-        (("catalog", "aws", "--hours", "48"), "--hours are only for --blocks"),
+        (("catalog", "aws", "--hours", "48"), "--hours is only for --blocks"),
         (("catalog", "azure", "--blocks", "--hours", "48"), "provider 'azure' has no blocks of capacity"),
         (("catalog", "--gpu", "H100", "--blocks"), "--gpu and --blocks exclude each other"),
         (("up", "aws", "--max-price", "5"), "--max-price is for --capacity block"),

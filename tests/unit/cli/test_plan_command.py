@@ -75,6 +75,20 @@ def test_a_wrong_value_is_refused_with_exit_code_2(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--work", "24h"], ["--deadline", "60h"], ["--restart", "9s"], ["--notice", "30s"], ["--blocking"]),
+        *(["--commit", "9s"], ["--spot-price", "0.5"], ["--starts", "2"], ["--nodes", "4"]),
+    ],
+)
+def test_an_option_of_spot_traces_is_refused_without_them(capsys: Capture, words: list[str]) -> None:
+    assert run(["plan", "--samples", "1000", *words]) == 2
+    said = capsys.readouterr().err
+    assert f"error: {words[0]} is only for --spot FOLDER" in said
+    assert f"remedy: add --spot FOLDER, or leave {words[0]} out" in said
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"metadata": {"gap_seconds": 600}, "data": "x"}', "\x00"])
 def test_a_file_that_is_no_trace_is_named(folder: Path, capsys: Capture, text: str) -> None:
     (folder / "bad.json").write_text(text)
