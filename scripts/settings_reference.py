@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 import types
 import typing
 from pathlib import Path
@@ -53,7 +54,15 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Launcher slurm", "train.settings", SlurmSettings),
 )
 # bool before int, of which it is a subclass
-_KINDS = {str: "text", bool: "true or false", int: "integer", float: "number", tuple: "list", dict: "mapping"}
+_KINDS = {
+    str: "text",
+    bool: "true or false",
+    int: "integer",
+    float: "number",
+    tuple: "list",
+    list: "list",
+    dict: "mapping",
+}
 
 
 def page() -> str:
@@ -78,11 +87,11 @@ def _rows(prefix: str, model: type[BaseModel]) -> Iterator[str]:
 
 def _documented(model: type[KubernetesSetup]) -> Iterator[str]:
     """Yield the entries of a dataclass, whose docstring describes its fields."""
-    hints, lines = typing.get_type_hints(model), inspect.cleandoc(model.__doc__ or "").splitlines()
+    hints, text = typing.get_type_hints(model), inspect.cleandoc(model.__doc__ or "")
     for field in dataclasses.fields(model):
-        meaning = next(
-            line.partition(": ")[2] for line in lines if line.strip().startswith(f"{field.name}: ")
-        )
+        # its line, and the lines that continue it, which have a deeper indent
+        (found,) = re.findall(rf"^ {{4}}{field.name}: (.*(?:\n {{5,}}.*)*)", text, re.MULTILINE)
+        meaning = " ".join(found.split())
         known = "" if field.default == "" else f"`{json.dumps(field.default)}`"
         yield _entry(f"train.settings.{field.name}", [kind(hints[field.name])], known, meaning.rstrip("."))
 
