@@ -37,8 +37,10 @@ def choose(app: AppContext, *, provider_name: str | None, cluster_name: str | No
         named = f"no cluster {cluster_name!r}" if cluster_name else "no cluster"
         of_provider = f" of provider {provider_name!r}" if provider_name else ""
         if others := known_clusters(app, None, cluster_name):
-            there = ", ".join(f"{each.record.name} ({each.record.provider})" for each in others)
-            wanted = f"use another one, {there}: --provider {others[0].record.provider}; or {wanted}"
+            there = " or ".join(
+                f"--provider {each.record.provider} --cluster {each.record.name}" for each in others
+            )
+            wanted = f"name one that is up, {there}; or make one: {wanted}"
         raise PreflightError(f"{named}{of_provider} is up", remedy=wanted)
     _only([each.cluster for each in fitting])
     cluster = fitting[0].whole()

@@ -57,6 +57,11 @@ class AwsLayout(CloudLayout):
         object.__setattr__(self, "prices", self.prices.within(self.region))
 
     @property
+    def dns_suffix(self) -> str:
+        """The end of the names of regional services: in China it is another one."""
+        return "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+
+    @property
     def bucket(self) -> str:
         """The bucket's name: that of another cluster, the setting, or one from cluster, account and region.
 

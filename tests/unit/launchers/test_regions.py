@@ -96,7 +96,9 @@ def test_the_flag_names_a_cluster_of_another_provider_than_the_file(tmp_path: Pa
     unnamed = load(None, environment={}, flags={}, folder=tmp_path)
     with pytest.raises(PreflightError, match="no cluster of provider 'local' is up") as raised:
         clusters_for(app, unnamed)
-    assert "use another one, east (aws): --provider aws; or cloudrec up local" in (raised.value.remedy or "")
+    assert raised.value.remedy == (
+        "name one that is up, --provider aws --cluster east; or make one: cloudrec up local"
+    )
     file.write_text("cluster: {provider: local, name: east}\n")
     with pytest.raises(PreflightError, match="no cluster 'east' of provider 'local' is up"):
         clusters_for(app, load(None, environment={}, flags={}, folder=tmp_path))

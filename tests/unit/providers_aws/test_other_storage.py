@@ -45,6 +45,8 @@ def test_runs_and_keeper_may_use_the_key_of_the_bucket_in_its_region_only(key: s
     found = statements(pod_policy(given))["Key"]
     assert found == statements(guard_policy(given))["Key"]
     assert found["Condition"]["StringEquals"] == {"kms:ViaService": "s3.eu-west-1.amazonaws.com"}
+    chinese = statements(pod_policy(replace(given, partition="aws-cn")))["Key"]
+    assert chinese["Condition"]["StringEquals"] == {"kms:ViaService": "s3.eu-west-1.amazonaws.com.cn"}
     if key == ARN:
         assert found["Resource"] == ARN
     else:

@@ -146,7 +146,7 @@ def _policy(layout: AwsLayout) -> Mapping[str, object]:
         {"Sid": "Account", "Principal": {"AWS": f"{root}:root"}, "Action": "kms:*"},
         {
             "Sid": "Logs",
-            "Principal": {"Service": f"logs.{layout.region}.amazonaws.com"},
+            "Principal": {"Service": f"logs.{layout.region}.{layout.dns_suffix}"},
             "Action": use,
             "Condition": {
                 "ArnEquals": {
@@ -164,7 +164,7 @@ def _policy(layout: AwsLayout) -> Mapping[str, object]:
             "Condition": {
                 "StringEquals": {
                     "kms:CallerAccount": layout.account,
-                    "kms:ViaService": f"s3.{layout.region}.amazonaws.com",
+                    "kms:ViaService": f"s3.{layout.region}.{layout.dns_suffix}",
                 },
                 "ArnLike": {"aws:PrincipalArn": of_fsx},
             },

@@ -234,7 +234,8 @@ def _use_of_key(layout: AwsLayout) -> Mapping[str, object]:
     """Return the statement that lets a role use the bucket's key through S3, both in the bucket's region."""
     statement = {"Sid": "Key", "Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"]}
     region, key = layout.storage_region, layout.storage_key
-    through: dict[str, dict[str, str]] = {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
+    service = f"s3.{region}.{layout.dns_suffix}"
+    through: dict[str, dict[str, str]] = {"StringEquals": {"kms:ViaService": service}}
     if not key.startswith("alias/"):
         return {**statement, "Resource": key, "Condition": through}
     # The key of a new cluster does not exist yet, so its ARN is unknown; its alias is known.
