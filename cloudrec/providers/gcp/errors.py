@@ -81,6 +81,7 @@ _WRONG = re.compile(
     r"^INVALID_ARGUMENT$|^invalid|^badRequest$|^required$|^OUT_OF_RANGE$|^parseError$|^BAD_REQUEST$"
 )
 _SERVICE = re.compile(r"/apis/api/([a-z0-9.-]+)/")  # in the console address of Google's message
+_PROJECT = re.compile(r"/overview\?project=([a-z0-9.:-]+)")
 _BILLING = re.compile(r"^BILLING_DISABLED$|^accountDisabled$|^UREQ_PROJECT_BILLING")
 _NAMED = re.compile(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'|Permission ([a-z]+\.[A-Za-z]+\.[A-Za-z]+)")
 _PERMISSION_NAME = re.compile(r"\b([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)\b")
@@ -279,11 +280,11 @@ def explain(error: Exception) -> CloudrecError:
 def _explain_refusal(error: Exception) -> CloudrecError:
     what, said = code(error), message(error)
     if _DISABLED.search(what):
-        named = _SERVICE.search(said)
+        named, project = _SERVICE.search(said), _PROJECT.search(said)
         return PreflightError(
             f"an API of the project is not enabled ({what}): {said}",
-            remedy=f"`gcloud services enable {named[1] if named else 'SERVICE'}`, or let `cloudrec up` do it "
-            "with --set cluster.settings.enable_apis=true",
+            remedy=f"`gcloud services enable {named[1] if named else 'SERVICE'} --project "
+            f"{project[1] if project else 'PROJECT'}`; one that was just enabled works some minutes later",
         )
     meant = "QUOTA_EXCEEDED" if is_capacity(error) else what
     for pattern, kind, text, remedy in _REFUSED:

@@ -35,9 +35,11 @@ _TIMEOUT_S = 60.0
 
 
 def credentials(gcp: Gcp) -> list[Finding]:
-    """Check that Google accepts the credentials, and that the project is active."""
+    """Check that Google accepts the credentials, and the project is active and has what a plan needs."""
     try:
         gcp.repeat(lambda: gcp.credentials.refresh(Request()))
+        if off := _without_plan(gcp):
+            return [_lacking(gcp.project, off)]
         project, state, region = gcp.project, gcp.account.state.name, gcp.region
     except SpecError:  # an unknown region is an error in the spec, not in the credentials
         raise
@@ -56,6 +58,31 @@ def credentials(gcp: Gcp) -> list[Finding]:
             remedy="restore it (`gcloud projects undelete`), or set GOOGLE_CLOUD_PROJECT to another project",
         ),
     ]
+
+
+def _lacking(project: str, names: Sequence[str]) -> Finding:
+    return Finding(
+        check="APIs",
+        ok=False,
+        found=f"not enabled: {', '.join(names)}",
+        needed="enabled before the first `up`",
+        remedy=f"`gcloud services enable {' '.join(names)} --project {project}`; they work minutes later",
+    )
+
+
+def _without_plan(gcp: Gcp) -> list[str]:
+    """Return the APIs without which nothing can be planned that the project has not enabled.
+
+    Each call of a disabled API is refused with that API alone, so Service Usage is asked for all of them.
+    """
+    try:
+        return apis.missing(gcp, apis.BASE)
+    except api.GoogleAPICallError as error:
+        if errors.is_disabled(error):
+            return [apis.USAGE, *apis.BASE]
+        if not isinstance(error, api.ClientError):
+            raise
+        return []  # the calls that follow say better what the credentials or the project lack
 
 
 def findings(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
@@ -109,15 +136,18 @@ def _billing(gcp: Gcp) -> list[Finding]:
 def _apis(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     names = apis.services(layout)
     missing = apis.missing(gcp, names)
+    by_hand = f"`gcloud services enable {' '.join(missing)} --project {gcp.project}`"
+    is_by_up = layout.settings.enable_apis
     return [
         Finding(
             check="APIs",
             ok=not missing,
             found=f"not enabled: {', '.join(missing)}" if missing else f"all {len(names)} are enabled",
             needed="enabled",
-            remedy=f"`gcloud services enable {' '.join(missing)} --project {gcp.project}`, or let "
-            "`cloudrec up` do it with --set cluster.settings.enable_apis=true",
-            blocks=not layout.settings.enable_apis,
+            remedy=f"`cloudrec up` enables them; by hand: {by_hand}"
+            if is_by_up
+            else f"{by_hand}, or let `cloudrec up` do it with --set cluster.settings.enable_apis=true",
+            blocks=not is_by_up,
         )
     ]
 

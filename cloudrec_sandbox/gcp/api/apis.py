@@ -20,6 +20,7 @@ class Api:
         free: it works without billing.
         shared: calls count for the caller's own project, not for the project of the resource.
         dormant: the project has not enabled it at the start.
+        default: Google enables it in each new project.
     """
 
     host: str
@@ -29,6 +30,7 @@ class Api:
     free: bool = False
     shared: bool = False
     dormant: bool = False
+    default: bool = False
 
 
 APIS = {
@@ -55,9 +57,11 @@ APIS = {
         host="servicenetworking.googleapis.com", title="Service Networking API", shared=True
     ),
     "serviceusage": Api(
-        host="serviceusage.googleapis.com", title="Service Usage API", free=True, shared=True
+        host="serviceusage.googleapis.com", title="Service Usage API", free=True, shared=True, default=True
     ),
-    "storage": Api(host="storage.googleapis.com", title="Cloud Storage API", classic=True, anonymous=True),
+    "storage": Api(
+        host="storage.googleapis.com", title="Cloud Storage API", classic=True, anonymous=True, default=True
+    ),
     "tpu": Api(host="tpu.googleapis.com", title="Cloud TPU API", dormant=True),
     "workflowexecutions": Api(
         host="workflowexecutions.googleapis.com", title="Workflow Executions API", dormant=True

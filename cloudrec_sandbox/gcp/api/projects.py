@@ -1,7 +1,8 @@
 """Projects, and the services enabled in them.
 
 `apis` of /_control: {"container.googleapis.com": false} disables at once, true enables at once, in the
-project that clients use. `project`: {"state": "DELETE_REQUESTED", "billing": false} changes that project.
+project that clients use. `project`: {"state": "DELETE_REQUESTED", "billing": false} changes that project;
+{"new": true} leaves it only the APIs that Google enables in a new one.
 """
 
 from __future__ import annotations
@@ -127,13 +128,16 @@ def _write_apis(world: World, wishes: Mapping[str, bool]) -> None:
 
 
 def _write_project(world: World, wishes: Mapping[str, Any]) -> None:
-    if unknown := sorted(set(wishes) - {"state", "billing"}):
-        raise ValueError(f"a project has no {', '.join(unknown)}; it has: billing, state")
+    if unknown := sorted(set(wishes) - {"state", "billing", "new"}):
+        raise ValueError(f"a project has no {', '.join(unknown)}; it has: billing, new, state")
     if wishes.get("state", "ACTIVE") not in _STATES:
         raise ValueError(f"state {wishes['state']!r} is none of {', '.join(_STATES)}")
     project = home(world)
     project.state = wishes.get("state", project.state)
     project.billing = bool(wishes.get("billing", project.billing))
+    if wishes.get("new"):
+        # "Services enabled by default": docs.cloud.google.com/service-usage/docs/enabled-service
+        project.apis = {api.host: 0.0 for api in APIS.values() if api.default}
 
 
 setting(

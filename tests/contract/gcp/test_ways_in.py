@@ -71,6 +71,33 @@ def test_preflight_problems_are_reported_with_their_remedies(
     assert finding.remedy
 
 
+def test_all_apis_that_a_new_project_lacks_for_a_plan_are_named_at_once(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.control(project={"new": True})
+    provider = GcpProvider(Home(root=tmp_path), cloud.env)
+    cluster = ClusterSpec.model_validate({"name": "t", "provider": "gcp", "zones": ZONES[:1]})
+    since = len(cloud.calls())
+    (told,) = provider.preflight(cluster)
+    base = ["cloudresourcemanager", "compute", "container", "iam"]
+    names = [f"{name}.googleapis.com" for name in base]
+    assert (told.check, told.ok, told.blocks) == ("APIs", False, True)
+    assert told.found == f"not enabled: {', '.join(names)}"
+    assert f"`gcloud services enable {' '.join(names)} --project sandbox-project`" in told.remedy
+    assert {call["service"] for call in cloud.calls(since)} <= {"oauth2", "serviceusage"}
+    cloud.control(apis=dict.fromkeys(names, True))
+    blocking = [each for each in provider.preflight(cluster) if not each.ok and each.blocks]
+    assert [each.check for each in blocking] == []
+    (rest,) = [each for each in provider.preflight(cluster) if each.check == "APIs"]
+    assert "artifactregistry.googleapis.com" in rest.found
+    assert rest.remedy.startswith("`cloudrec up` enables them")
+    whole(cloud, tmp_path, zones=ZONES[:1]).up()
+
+
+def test_service_usage_itself_is_named_if_it_is_disabled(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.control(apis={"serviceusage.googleapis.com": False})
+    (told,) = preflight.credentials(whole(cloud, tmp_path).gcp)
+    assert "gcloud services enable serviceusage.googleapis.com cloudresourcemanager." in told.remedy
+
+
 def test_a_project_without_billing_is_reported_first(cloud: Cloud, tmp_path: Path) -> None:
     cloud.control(project={"billing": False})
     (told,) = preflight.credentials(whole(cloud, tmp_path).gcp)

@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 API = "api"
 KINDS: Mapping[str, AbstractSet[str]] = {API: frozenset()}
 
-_ALWAYS = (
-    "artifactregistry.googleapis.com",
+# Without these `up` cannot plan, and so not enable the others. A new project has none of them: "Services
+# enabled by default" of docs.cloud.google.com/service-usage/docs/enabled-service.
+BASE = (
     "cloudresourcemanager.googleapis.com",
     "compute.googleapis.com",
-    "containerfilesystem.googleapis.com",  # without it, nodes wait until an image is pulled whole
     "container.googleapis.com",
     "iam.googleapis.com",
+)
+USAGE = "serviceusage.googleapis.com"
+_ALWAYS = (
+    *BASE,
+    "artifactregistry.googleapis.com",
+    "containerfilesystem.googleapis.com",  # without it, nodes wait until an image is pulled whole
     "storage.googleapis.com",
 )
 _ENDING = ("cloudscheduler.googleapis.com",)
