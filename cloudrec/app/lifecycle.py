@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -130,7 +131,7 @@ def up(
     most_upfront_usd: float | None = None,
     dataset: DatasetWish | None = None,
 ) -> Plan:
-    """Create or converge a cluster; run again it continues where it stopped, and changes nothing once done.
+    """Create or reconcile a cluster; run again it continues where it stopped, and changes nothing once done.
 
     What the cluster lacks at the end is in the journal: see `readiness.missing_of`.
 
@@ -542,7 +543,7 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         if record.account:
             check_account(provider, cluster, record)
         found = _searched(provider, cluster)
-        region = next(iter(provider.locations(cluster)), "") or region
+        region = next(iter(provider.locations(cluster)), "") or region or _most_common_location(found)
         if not known.problem:
             resources = provider.resources(cluster)
             size = size_of(resources, found)
@@ -583,6 +584,12 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         size=size,
         alarm=alarm,
     )
+
+
+def _most_common_location(found: Sequence[Observed]) -> str:
+    """Return where most resources are: the region of an `up` that took it from the environment."""
+    places = Counter(each.location for each in found if each.location)
+    return places.most_common(1)[0][0] if places else ""
 
 
 def _unreadable(known: KnownCluster) -> str:

@@ -44,6 +44,7 @@ def test_an_empty_group_is_not_ready_and_its_nodes_cost_nothing(
 ) -> None:
     site = spot(aws, tmp_path, ZONES[0])
     (before,) = app.clusters(site.application)
+    assert before.region == "us-east-1"  # of the environment, as the resources have it
     assert before.state == "READY"
     aws.control(durations={"eks-nodegroup-degrade": degrade_s}, capacity_trace=[trace(ZONES[0], 0)])
     aws.advance(300)
