@@ -84,7 +84,7 @@ def seen(
 
 def _runs_machines(size: PoolSize | None) -> bool:
     """Return whether a cloud that reports sizes and problems says that a pool's machines run."""
-    return size is not None and bool(size.nodes) and not size.problem
+    return size is not None and bool(size.nodes) and not size.problem and not size.is_changing
 
 
 def owned(

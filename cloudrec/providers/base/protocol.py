@@ -406,12 +406,14 @@ class PoolSize:
         nodes: the number of nodes that the cloud is to run; it may run fewer. None if it does not report it.
         problem: why the cloud runs fewer, in its words; empty if it gives no reason.
         is_retried: whether the cloud itself tries again to run the others.
+        is_changing: whether the cloud is still at work on the last change, and may yet find no capacity.
     """
 
     name: str
     nodes: int | None
     problem: str = ""
     is_retried: bool = True
+    is_changing: bool = False
 
 
 @runtime_checkable

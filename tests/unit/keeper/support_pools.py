@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BEGAN = 1_800_000_000.0
 ROUND_S = 15.0
-GROWS_S = 180.0  # AKS, GKE and EKS take two to five minutes
+GROWS_S = 180.0  # AKS, GKE and EKS take two to five minutes as a rule
 
 
 def _iso(at: float) -> str:
@@ -47,6 +47,7 @@ class FakeCluster:
 
     kind: str
     pools: dict[str, Pool]
+    grows_s: float = GROWS_S
     now: float = BEGAN
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     pods: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by run
@@ -155,7 +156,7 @@ class FakeCluster:
         if nodes == pool.target and pool.due is not None:
             return ""
         self.resizes.append((self.now - BEGAN, name, nodes))
-        pool.target, pool.problem, pool.due = nodes, "", self.now + GROWS_S
+        pool.target, pool.problem, pool.due = nodes, "", self.now + self.grows_s
         return ""
 
     def _sizes(self) -> Sequence[PoolSize]:
@@ -165,6 +166,7 @@ class FakeCluster:
                 nodes=None if self.kind == "gke" else self._shown(pool),
                 problem=pool.problem,
                 is_retried=not self.kind.startswith("aks"),
+                is_changing=self.kind.startswith("aks") and pool.due is not None,
             )
             for name, pool in self.pools.items()
         ]
@@ -178,7 +180,7 @@ class FakeCluster:
                 pool.machines = min(pool.target, pool.stock)
                 is_short = pool.machines < pool.target
                 pool.problem = "AllocationFailed" if is_short and self.kind != "gke" else ""
-                pool.due = self.now + GROWS_S if is_short and not self.kind.startswith("aks") else None
+                pool.due = self.now + self.grows_s if is_short and not self.kind.startswith("aks") else None
 
 
 def _nodes(pool: Pool) -> int:

@@ -80,6 +80,14 @@ def test_a_run_takes_another_pool_if_the_machines_of_the_first_do_not_become_rea
     assert cluster.pools["a"].machines == 0
 
 
+def test_a_pool_that_aks_changes_for_long_is_not_held_off() -> None:
+    cluster = FakeCluster("aks", {"a": Pool(stock=0)}, grows_s=2400.0)
+    cluster.submit("r")
+    record = cluster.rounds(3 * HOUR)
+    assert record.held_off == {}
+    assert len(cluster.grown("a")) >= 4
+
+
 def test_a_stopped_run_keeps_its_nodes_until_its_pods_have_ended() -> None:
     cluster = FakeCluster("eks", {"a": Pool(stock=2), "b": Pool(stock=2), "c": Pool(stock=2)})
     for name, pool in (("one", "a"), ("two", "b")):

@@ -62,8 +62,13 @@ def sizes(azure: Azure, title: str) -> Sequence[PoolSize]:
     """Return the size of each GPU pool of a cluster."""
     name = group_name(title)
     return [
-        # A pool that could not grow is Failed until another write succeeds.
-        PoolSize(name=str(row.name), nodes=row.count or 0, problem=_problem(row), is_retried=False)
+        PoolSize(
+            name=str(row.name),
+            nodes=row.count or 0,
+            problem=_problem(row),
+            is_retried=False,  # a pool that could not grow is Failed until another write succeeds
+            is_changing=aks.condition_of(row)[0] is Condition.PENDING,
+        )
         for row in azure.rows(azure.containerservice.agent_pools.list, name, name)
         if _trains(row, title)
     ]
