@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import textwrap
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 FORMATS = ("table", "wide", "json", "yaml")
+_NARROWEST = 16  # characters of a column of text
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _chosen = {"format": "table", "width": "terminal"}
 _held: dict[str, Any] = {}  # the command's document, until it is printed
@@ -115,6 +117,36 @@ def fitted(
     note = f"not shown: {', '.join(hidden)} ({more})"
     lines = textwrap.wrap(note, limit or len(note), break_long_words=False, break_on_hyphens=False)
     return "\n".join([text, *lines])
+
+
+def wrapped(headers: Sequence[str], rows: Sequence[Sequence[object]], *, texts: Sequence[str]) -> str:
+    """Format rows in columns within the width of the terminal; see `columns`.
+
+    Columns of text continue on the next line; a word that is longer than its column, too.
+
+    Args:
+        headers: the names of the columns.
+        rows: the cells.
+        texts: the names of the columns of text.
+    """
+    whole, limit = columns(headers, rows), width()
+    if limit is None or max(map(len, whole.splitlines())) <= limit:
+        return whole
+    cells = [["-" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
+    natural = [max(len(row[place]) for row in [list(headers), *cells]) for place in range(len(headers))]
+    places = sorted((headers.index(name) for name in texts), key=lambda place: natural[place])
+    room = limit - 2 * (len(headers) - 1) - sum(natural) + sum(natural[place] for place in places)
+    for done, place in enumerate(places):  # the narrowest first: what it leaves is for the others
+        natural[place] = min(natural[place], max(room // (len(places) - done), _NARROWEST))
+        room -= natural[place]
+    lines: list[Sequence[str]] = []
+    for row in cells:
+        parts = [
+            textwrap.wrap(cell, natural[place], break_on_hyphens=False) if place in places else [cell]
+            for place, cell in enumerate(row)
+        ]
+        lines += zip_longest(*parts, fillvalue="")
+    return columns(headers, lines)
 
 
 def listed(headers: Sequence[str], row: Sequence[object]) -> str:

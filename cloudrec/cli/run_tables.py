@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns, duration, fitted, listed
 from cloudrec.cli.plain import one_line
@@ -87,6 +89,42 @@ def goodput_line(run: RunView) -> str:
         if round(seconds)
     ]
     return f"{run.name}: {', '.join(told) or 'no time yet'}"
+
+
+def event_text(details: Mapping[str, Any]) -> str:
+    """Format the details of an event of a run for people; the document has all of them.
+
+    The command of a launch, which is long, and what is empty in the end of a rank are left out.
+    """
+    shown: dict[str, Any] = {}
+    for key, value in details.items():
+        if key == "end" and isinstance(value, Mapping):
+            shown |= {name: each for name, each in value.items() if each not in (None, "", False)}
+        elif key != "command":
+            shown[key] = value
+    return ", ".join(_detail(key, value) for key, value in shown.items())
+
+
+def _detail(key: str, value: object) -> str:
+    name = key.replace("_", " ")
+    if key == "exit_codes" and isinstance(value, Mapping):
+        return _exit_codes(value)
+    if key.endswith("_s") and isinstance(value, int | float):
+        return f"{name.removesuffix(' s')} {duration(value)}"
+    if isinstance(value, Mapping):
+        return f"{name} {' '.join(f'{inner} {each}' for inner, each in value.items())}"
+    if isinstance(value, list):
+        return f"{name} {' '.join(map(str, value))}"
+    return f"{name} {'-' if value in (None, '') else value}"
+
+
+def _exit_codes(codes: Mapping[str, object]) -> str:
+    """Format the exit codes by rank: the code that all have, or how many ranks have each."""
+    counts = Counter("-" if code is None else str(code) for code in codes.values())
+    if len(counts) == 1:
+        return f"exit code {next(iter(counts))}"
+    ranks = (f"{code} ({count} rank{'s' if count > 1 else ''})" for code, count in counts.most_common())
+    return f"exit codes {' '.join(ranks) or '-'}"
 
 
 def workers_table(run: RunView) -> str:

@@ -23,7 +23,7 @@ from cloudrec.cli.options import (
     set_option,
     yes_option,
 )
-from cloudrec.cli.output import columns, duration, emit, next_step
+from cloudrec.cli.output import columns, duration, emit, fitted, next_step, wrapped
 from cloudrec.engine.cost import price_text
 from cloudrec.engine.graph import cost_of
 from cloudrec.errors import PreflightError, UsageError
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from cloudrec.findings import Finding
     from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.spec.load import Flags
+
+# The columns of leaks by importance.
+_LEAKS_FIRST = ("RESOURCE", "CLAIMED", "$/H", "CLUSTER", "AGE", "REGION", "OWNER", "IDENTITY")
 
 
 @click.command()
@@ -101,7 +104,7 @@ def _leaks_table(found: Sequence[Leak]) -> str:
             leak.found.key,
             leak.found.identity,
             leak.found.location or None,
-            None if leak.found.created is None else duration(time.time() - leak.found.created),
+            None if leak.found.created is None else duration(max(time.time() - leak.found.created, 0.0)),
             leak.found.owner or None,
             claims[leak.claim],
             price_text(leak.found.hourly_usd),
@@ -109,7 +112,8 @@ def _leaks_table(found: Sequence[Leak]) -> str:
         for leak in found
     ]
     headers = ("CLUSTER", "RESOURCE", "IDENTITY", "REGION", "AGE", "OWNER", "CLAIMED", "$/H")
-    return f"{columns(headers, rows)}\n{len(found)} in all, {cost_of(leak.found for leak in found).text}"
+    table = fitted(headers, rows, first=_LEAKS_FIRST, more="-o wide")
+    return f"{table}\n{len(found)} in all, {cost_of(leak.found for leak in found).text}"
 
 
 def _leak(leak: Leak) -> dict[str, Any]:
@@ -324,7 +328,8 @@ def doctor(
 def _report(findings: Sequence[Finding]) -> None:
     """Print findings; PreflightError when one of them blocks."""
     rows = [(finding.check, _mark(finding), finding.found, finding.needed or None) for finding in findings]
-    emit({"findings": [_finding(f) for f in findings]}, columns(("CHECK", "RESULT", "FOUND", "NEEDED"), rows))
+    table = wrapped(("CHECK", "RESULT", "FOUND", "NEEDED"), rows, texts=["CHECK", "FOUND", "NEEDED"])
+    emit({"findings": [_finding(f) for f in findings]}, table)
     wrong = [finding for finding in findings if not finding.ok]
     for finding in wrong:
         announce(f"{finding.check}: {finding.remedy}")

@@ -12,9 +12,9 @@ import click
 
 from cloudrec.cli.console import announce
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
-from cloudrec.cli.output import chosen_format, columns, emit, next_step
+from cloudrec.cli.output import chosen_format, columns, emit, next_step, wrapped
 from cloudrec.cli.plain import coloured
-from cloudrec.cli.run_tables import goodput_line, runs_table, workers_table
+from cloudrec.cli.run_tables import event_text, goodput_line, runs_table, workers_table
 from cloudrec.errors import UsageError
 
 _SHOWN = 20
@@ -227,7 +227,7 @@ def _shown(
         return {
             "clusters": [_cluster_document(cluster) for cluster in clusters],
             "runs": [run.to_json() for run in runs],
-            **({"events": happened} if events else {}),
+            **({"events": [event for event, _ in happened]} if events else {}),
             **({"undelivered": [asdict(each) for each in undelivered]} if undelivered else {}),
         }
 
@@ -243,8 +243,7 @@ def _shown(
     if undelivered:
         text.append("\n".join(each.text for each in undelivered))
     if events:
-        rows = [(_clock(event["time"]), event["of"], event["event"], event["detail"]) for event in happened]
-        text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))
+        text.append(_events_table(happened, is_of_one=name is not None and not clusters and len(runs) == 1))
     states = {f"cluster {each.name}": _state_line(each) for each in clusters}
     states |= {f"run {run.name}": str(run.state) for run in runs}
     return document, "\n\n".join(text), states
@@ -255,12 +254,23 @@ def _state_line(cluster: ClusterView) -> str:
     return cluster.state if nodes is None else f"{cluster.state}, nodes: {nodes}"
 
 
+def _events_table(happened: Sequence[tuple[dict[str, Any], str]], *, is_of_one: bool) -> str:
+    """Format events for people; a run that was named is not named in each line."""
+    names = ("TIME", "EVENT", "DETAIL") if is_of_one else ("TIME", "OF", "EVENT", "DETAIL")
+    rows = [
+        {"TIME": _clock(event["time"]), "OF": event["of"], "EVENT": event["event"], "DETAIL": detail}
+        for event, detail in happened
+    ]
+    return wrapped(names, [[row[name] for name in names] for row in rows], texts=["DETAIL"])
+
+
 def _events(
     application: AppContext, clusters: Sequence[ClusterView], runs: Sequence[RunView]
-) -> list[dict[str, Any]]:
+) -> list[tuple[dict[str, Any], str]]:
+    """Return the events, oldest first, each with its detail for people."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
-    found = [
+    found: list[dict[str, Any]] = [
         {"time": event.time, "of": event.key, "event": event.event, "detail": event.detail}
         for cluster in clusters
         for event in application.journal.events(cluster.name)
@@ -276,19 +286,20 @@ def _events(
         if cluster.keeper is not None
         for event in cluster.keeper.events
     ]
+    pairs = [(event, event["detail"]) for event in found]
     for run in runs:
         if run.launcher is None:  # damaged: its reason is shown already
             continue
-        found += [
-            {
+        for event in app.run_folder(application, run.name).ledger.read():
+            detail = ", ".join(f"{key}={value}" for key, value in event.details.items())
+            document = {
                 "time": event.time,
                 "of": f"run/{run.name}",
                 "event": event.event,
-                "detail": ", ".join(f"{key}={value}" for key, value in event.details.items()),
+                "detail": detail,
             }
-            for event in app.run_folder(application, run.name).ledger.read()
-        ]
-    return sorted(found, key=lambda event: event["time"])
+            pairs.append((document, event_text(event.details)))
+    return sorted(pairs, key=lambda pair: pair[0]["time"])
 
 
 def _cluster_document(cluster: ClusterView) -> dict[str, Any]:

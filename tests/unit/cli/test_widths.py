@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from cloudrec.app import ClusterView
+from cloudrec.app import ClusterView, Leak
 from cloudrec.app.reach.size import ClusterSize
 from cloudrec.cli import output
 from cloudrec.cli.cluster_tables import clusters_table
+from cloudrec.cli.commands.look import _leaks_table
 from cloudrec.cli.main import _COMMANDS, _MEANT
-from cloudrec.cli.run_tables import runs_table
+from cloudrec.cli.run_tables import event_text, runs_table
 from cloudrec.cli.watching import changes
 from cloudrec.engine.cost import Cost
+from cloudrec.engine.graph import Condition, Observed
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.observe.runs import RunView
 
@@ -126,3 +130,66 @@ def test_no_word_of_other_tools_means_two_commands_or_hides_one() -> None:
     assert len(words) == len(set(words))
     assert set(_MEANT) <= set(_COMMANDS)
     assert not set(words) & set(_COMMANDS)
+
+
+def finding(check: str, found: str, needed: str = "") -> tuple[str, str, str, str | None]:
+    return (check, "ok", found, needed or None)
+
+
+def test_columns_of_text_continue_on_the_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = ("CHECK", "RESULT", "FOUND", "NEEDED")
+    rows = [
+        finding("credentials", "arn:aws:iam::123456789012:user/a-user-with-a-long-name in us-east-1"),
+        finding("quota: on-demand vCPUs for 2 x p4d.24xlarge", "0 of 5,000 used", "192"),
+    ]
+    texts = ["CHECK", "FOUND", "NEEDED"]
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = output.wrapped(headers, rows, texts=texts)
+    assert max(map(len, shown.splitlines())) <= 80
+    for word in ("us-east-1", "p4d.24xlarge", "0 of 5,000 used", "192"):
+        assert word in shown
+    monkeypatch.setenv("COLUMNS", "300")
+    assert output.wrapped(headers, rows, texts=texts) == output.columns(headers, rows)
+
+
+def leak(created: float | None) -> Leak:
+    return Leak(
+        found=Observed(
+            kind="node-group",
+            name="gpu",
+            identity="arn:aws:eks:us-east-1:123456789012:nodegroup/recommender-training/gpu/8cc5a7",
+            condition=Condition.READY,
+            tags={"cloudrec:cluster": "recommender-training"},
+            hourly_usd=12.5,
+            location="us-east-1",
+            created=created,
+        ),
+        claim="",
+    )
+
+
+def test_leaks_fit_into_the_terminal_without_identities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = _leaks_table([leak(0.0)])
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "node-group/gpu" in shown
+    assert "arn:aws:eks" not in shown
+    assert "not shown: IDENTITY" in shown
+    output.choose_format("wide")
+    assert "arn:aws:eks" in _leaks_table([leak(0.0)])
+
+
+def test_a_resource_of_the_future_has_no_negative_age() -> None:
+    row = _leaks_table([leak(time.time() + 36_502)]).splitlines()[1]
+    assert "  0s  " in row
+
+
+def test_the_end_of_a_rank_is_shown_in_words_and_without_its_command() -> None:
+    end = {"exit_code": 75, "kind": "preempted", "cause": "", "step": 9, "machine_leaves": False}
+    assert (
+        event_text({"end": end, "exit_code": 75, "rank": 3}) == "exit code 75, kind preempted, step 9, rank 3"
+    )
+    assert event_text({"command": ["python", "-P"], "pid": 6955}) == "pid 6955"
+    assert event_text({"checkpoint": None, "grace_s": 90}) == "checkpoint -, grace 1m30s"
+    assert event_text({"exit_codes": {"0": 75, "1": 75}}) == "exit code 75"
+    assert event_text({"exit_codes": {"0": 75, "1": 75, "2": 1}}) == "exit codes 75 (2 ranks) 1 (1 rank)"
