@@ -36,7 +36,7 @@ def plan_removal(cluster: str, existing: Sequence[Observed], *, keep_data: bool)
             Action(
                 step=PlanStep.KEEP if keep else PlanStep.DELETE,
                 key=found.key,
-                reason="holds data, and --keep-data was given" if keep else "the cluster goes",
+                reason="holds data, and --keep-data was given" if keep else "the cluster is removed",
                 observed=found,
                 hourly_usd=found.hourly_usd,
             )
