@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.app.notices.references import whole
 from cloudrec.app.records import known_clusters
-from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.home import read_text
 from cloudrec.keeper.note import ASKED, NAME, OUTBOX
 from cloudrec.kubernetes.client.client import Kube
@@ -97,9 +97,19 @@ def send_test(
 
 
 def notifications(app: AppContext, name: str | None = None) -> Sequence[NotificationView]:
-    """Return what was sent, and what waits, of all runs of this machine and of all clusters, or of one."""
+    """Return what was sent, and what waits, of all runs of this machine and of all clusters, or of one.
+
+    Raises:
+        UsageError: there is neither a cluster nor a run of this name.
+    """
     found: list[NotificationView] = []
-    for run in newest_folders(app.home.runs) if app.home.runs.is_dir() else ():
+    runs = [*newest_folders(app.home.runs)] if app.home.runs.is_dir() else []
+    clusters = [*known_clusters(app, name=name)]
+    if name is not None and not clusters and all(run.name != name for run in runs):
+        raise UsageError(
+            f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all clusters and runs"
+        )
+    for run in runs:
         path = run.path / RUNS_OUTBOX
         if name in (None, run.name) and path.exists():
             try:
@@ -110,7 +120,7 @@ def notifications(app: AppContext, name: str | None = None) -> Sequence[Notifica
                 app.report(f"what run {run.name} sent is not known: {path} is damaged")
                 continue
             found += _rows(f"run {run.name}", outbox)
-    for known in known_clusters(app, name=name):
+    for known in clusters:
         if known.cluster.notify is None:
             continue
         try:

@@ -51,6 +51,19 @@ def test_without_a_receiver_the_error_names_the_section(capsys: pytest.CaptureFi
     assert "no notifications" in capsys.readouterr().out
 
 
+def test_the_status_of_an_unknown_name_is_refused_as_status_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for words in (["notify", "status", "nosuch"], ["status", "nosuch"]):
+        assert run(words) == 2
+        found.append(capsys.readouterr().err)
+    assert found[0] == found[1]
+    (tmp_path / "home" / "runs" / "quiet").mkdir(parents=True)
+    assert run(["notify", "status", "quiet"]) == 0
+    assert "no notifications" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("record", [b"\xff\xfe", b"{", b'{"known": 3}', b""])
 def test_a_damaged_record_of_a_run_is_reported_and_hides_no_other(
     record: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
