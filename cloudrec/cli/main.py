@@ -17,7 +17,7 @@ _BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
 # group -> name -> (module:attribute, the line in --help). The line is here so that help imports no command.
 _GROUPS = {
     "Clusters": {
-        "up": ("clusters:up", "Create or converge a cluster."),
+        "up": ("clusters:up", "Create or reconcile a cluster."),
         "down": ("clusters:down", "Remove everything that was created."),
         "status": ("runs:status", "Show clusters and runs."),
         "access": ("access:access", "Show or change who reaches a cluster."),
@@ -47,7 +47,7 @@ _GROUPS = {
     },
     "Other": {
         "init": ("init:init", "Write a commented cloudrec.yaml."),
-        "notify": ("notices.notify:notify", "Send a test message to the notify section's targets."),
+        "notify": ("notices.notify:notify", "Send a test notification, or show what was sent."),
         "sandbox": ("sandbox:sandbox", "Run a command on a cloud's stand-in."),
         "completion": ("completion:completion", "Print the completion script for a shell."),
     },

@@ -1,4 +1,4 @@
-"""Options of several commands, so that each has one spelling, one help text and one parser."""
+"""What several commands have: options, each with one spelling, one help text and one parser, and groups."""
 
 from __future__ import annotations
 
@@ -25,6 +25,22 @@ if TYPE_CHECKING:
     from cloudrec.spec.models import ClusterSpec
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class CommandGroup(click.Group):
+    """A group that offers a command for one that is not known, in the words of the root command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; click.UsageError if there is none."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            from cloudrec.spec.suggest import did_you_mean  # noqa: PLC0415  # only after a slip
+
+            raise click.UsageError(
+                f"there is no command {args[0]!r}; {did_you_mean(args[0], self.commands)}", ctx=ctx
+            )
+        return super().resolve_command(ctx, args)
 
 
 def _choose(_ctx: click.Context, _param: click.Parameter, value: str) -> str:

@@ -10,6 +10,7 @@ import click
 from cloudrec.cli.console import announce
 from cloudrec.cli.interrupted import ClusterInHand, in_hand
 from cloudrec.cli.options import (
+    CommandGroup,
     cluster_option,
     confirm,
     context,
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from cloudrec.spec.models import ClusterSpec
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def addons() -> None:
     """Show, install and remove device plugins, volumes, operators and queues on a cluster."""
 
 
-@addons.command("list")
+@addons.command("list", short_help="List the add-ons of a cluster.")
 @cluster_option
 @provider_option
 @output_option
@@ -43,7 +44,7 @@ def show(cluster: str | None, provider: str | None) -> None:
     _emit(app.installed(context(), _chosen(provider, cluster)))
 
 
-@addons.command()
+@addons.command(short_help="Install or upgrade an add-on, or all that the cluster needs.")
 @click.argument("name", required=False)
 @cluster_option
 @provider_option
@@ -78,7 +79,7 @@ def install(
     next_step(f"`cloudrec doctor --cluster {chosen.title}` checks that runs can use them")
 
 
-@addons.command()
+@addons.command(short_help="Remove an add-on that cloudrec has installed.")
 @click.argument("name")
 @cluster_option
 @provider_option

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from cloudrec.cli.console import announce, progress
-from cloudrec.cli.options import context, dry_run_option, output_option
+from cloudrec.cli.options import CommandGroup, context, dry_run_option, output_option
 from cloudrec.cli.output import emit, next_step
 from cloudrec.data import require_extra
 from cloudrec.errors import DataError
@@ -25,15 +25,19 @@ _FOLDER = click.Path(path_type=Path, file_okay=True)
 _SHOWN = 12  # digits of a digest
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def data() -> None:
     """Make, prepare, check and push training data."""
 
 
-@data.command()
+@data.command(short_help="Write Criteo-format files whose best possible AUC is known.")
 @click.argument("out", type=_FOLDER)
 @click.option("--rows", type=int, default=400_000, show_default=True, help="Training rows.")
-@click.option("--test-rows", type=int, help="Test rows  [default: a quarter of --rows, at most 200,000]")
+@click.option(
+    "--test-rows",
+    type=int,
+    help="Test rows  [default: a quarter of --rows, at least 1,000 and at most 200,000]",
+)
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Random seed of the teacher and the rows."
 )
@@ -62,7 +66,7 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     next_step(f"`cloudrec data prepare {shlex.quote(str(out))} OUT` encodes them for training")
 
 
-@data.command()
+@data.command(short_help="Convert files to the training format.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("out", type=_FOLDER)
 @click.option(
@@ -216,7 +220,7 @@ def prepare(
     _next_with(str(out))
 
 
-@data.command()
+@data.command(short_help="Verify a prepared dataset.")
 @click.argument("path", type=_FOLDER)
 @click.option("--deep", is_flag=True, help="Read every file and verify checksums and id ranges.")
 @output_option
@@ -243,7 +247,7 @@ def check(path: Path, *, deep: bool) -> None:
     _next_with(str(path))
 
 
-@data.command()
+@data.command(short_help="Upload a prepared dataset, for `train --dataset`.")
 @click.argument("source", type=_FOLDER)
 @click.argument("uri", required=False)
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudrec.cli.console import announce
-from cloudrec.cli.options import context, dry_run_option, output_option
+from cloudrec.cli.options import CommandGroup, context, dry_run_option, output_option
 from cloudrec.cli.output import emit, next_step
 from cloudrec.image.bootstrap import PARTS
 from cloudrec.providers.base.facts import PLAIN_IMAGE, all_facts, image_targets
@@ -28,7 +28,7 @@ def _fabrics() -> str:
     return ", ".join(f"{image} ({those})" for image, those in machines.items())
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def image() -> None:
     """Build and push the trainer's image."""
 

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
+from cloudrec.cli.options import CommandGroup
 
-@click.group()
+
+@click.group(cls=CommandGroup)
 def sandbox() -> None:
     """Rehearse on a cloud's stand-in, without an account."""
 
 
-@sandbox.command()
+@sandbox.command(short_help="Run a command on the stand-in of a cloud.")
 @click.argument("cloud")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option(
@@ -74,7 +76,7 @@ def run(
     become(["run", *options, cloud, "--", *command])
 
 
-@sandbox.command()
+@sandbox.command(short_help="End the stand-ins that `cloudrec --sandbox` started.")
 @click.argument("cloud", required=False)
 def stop(cloud: str | None) -> None:
     """End the stand-in of CLOUD that `cloudrec --sandbox` started, or all of them.

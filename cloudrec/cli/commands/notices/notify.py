@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudrec.cli.options import (
+    CommandGroup,
     cluster_option,
     context,
     file_option,
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     from cloudrec.app import NotificationView
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def notify() -> None:
-    """Send a test notification, or show what was sent; `notify` of the spec names the receivers."""
+    """Send a test notification, or show what was sent.
+
+    The section `notify` of the spec names the receivers.
+    """
 
 
-@notify.command("test")
+@notify.command("test", short_help="Send a test notification.")
 @file_option
 @cluster_option
 @set_option
@@ -52,7 +56,7 @@ def send(file: Path | None, cluster: str | None, settings: tuple[str, ...]) -> N
         click.get_current_context().exit(1)
 
 
-@notify.command("status")
+@notify.command("status", short_help="Show what was sent, waits, or was given up.")
 @click.argument("name", required=False, metavar="[RUN|CLUSTER]")
 @output_option
 def status(name: str | None) -> None:
