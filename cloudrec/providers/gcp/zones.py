@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
-from cloudrec.providers.gcp.api import labels, sdk
+from cloudrec.providers.gcp.api import gke, labels, sdk
 from cloudrec.providers.gcp.layout import TAG_ZONES, shared_name
 from cloudrec.providers.gcp.offers import KNOWN
 from cloudrec.spec.suggest import did_you_mean
@@ -33,8 +33,9 @@ class GcpZones:
 def choose(gcp: Gcp, cluster: ClusterSpec, instance_types: Sequence[str]) -> GcpZones:
     """Return the spec's zones, else those of the existing cluster, else those that offer the first type.
 
-    Google's offer changes from month to month, and a control plane cannot move. So an existing cluster keeps
-    its home zone, and its GPU zones unless the spec names others.
+    An AI zone is never the home zone, since it is not for control planes. Google's offer changes from month
+    to month, and a control plane cannot move. So an existing cluster keeps its home zone, and its GPU zones
+    unless the spec names others.
 
     Raises:
         SpecError: a zone is not in this region, or no zone offers the first instance type.
@@ -44,7 +45,7 @@ def choose(gcp: Gcp, cluster: ClusterSpec, instance_types: Sequence[str]) -> Gcp
         gpu = _named(gcp, cluster.zones)
     else:
         gpu = laid_out.gpu if laid_out else _offering(gcp, instance_types[0])
-    return GcpZones(home=laid_out.home if laid_out else gpu[0], gpu=gpu)
+    return GcpZones(home=laid_out.home if laid_out else _home(gcp, gpu), gpu=gpu)
 
 
 def as_tag(zones: GcpZones) -> str:
@@ -77,6 +78,13 @@ def _laid_out(gcp: Gcp, title: str) -> GcpZones | None:
     return GcpZones(home=words[0], gpu=tuple(words[1:])) if len(words) > 1 else None
 
 
+def _home(gcp: Gcp, gpu: Sequence[str]) -> str:
+    """Return the first of the GPU zones that is no AI zone; else the parent of the first, or any other."""
+    standard = [zone for zone in gcp.zones if not gke.is_ai_zone(zone)]
+    wanted = [*gpu, gke.standard_zone(gpu[0])]
+    return next((zone for zone in wanted if zone in standard), standard[0] if standard else gpu[0])
+
+
 def _named(gcp: Gcp, zones: Sequence[str]) -> tuple[str, ...]:
     for zone in zones:
         if zone not in gcp.zones:
@@ -99,4 +107,5 @@ def _offering(gcp: Gcp, instance_type: str) -> tuple[str, ...]:
             f"no zone of region {gcp.region} has {instance_type}",
             remedy="choose another region with --region, or other --instance-types",
         )
-    return zones[:_MOST]
+    # A project sees AI zones only if it has turned them on; they are farther from its bucket.
+    return tuple(sorted(zones, key=gke.is_ai_zone)[:_MOST])

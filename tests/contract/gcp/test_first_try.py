@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from google.cloud.container_v1 import MaintenanceExclusionOptions, MaintenancePolicy, TimeWindow
 
 from cloudrec.home import Home
-from cloudrec.providers.gcp import access, preflight
+from cloudrec.providers.gcp import access, preflight, zones
 from cloudrec.providers.gcp.api import apis
 from cloudrec.providers.gcp.cluster import cluster_model
+from cloudrec.providers.gcp.nodes import cpu_nodes
 from cloudrec.providers.gcp.storage import lustre, storage
 from tests.contract.gcp.support import WHOLE, Site, whole
 from tests.contract.gcp.test_cluster_side import CLUSTER, had, tried
@@ -58,6 +60,29 @@ def test_an_account_for_all_nodes_without_its_roles_is_a_warning(cloud: Cloud, t
     assert (told.ok, told.blocks) == (False, False)
     assert "lacks roles/logging.logWriter" in told.found
     assert "roles/artifactregistry.reader" in told.found
+
+
+@pytest.mark.parametrize(
+    ("asked", "home", "gpu"),
+    [
+        (("us-central1-ai1a",), "us-central1-a", ("us-central1-ai1a",)),
+        (("us-central1-ai1a", "us-central1-b"), "us-central1-b", ("us-central1-ai1a", "us-central1-b")),
+        (("us-central1-ai1d",), "us-central1-a", ("us-central1-ai1d",)),
+        ((), "us-central1-a", ("us-central1-a", "us-central1-b", "us-central1-ai1a")),
+    ],
+)
+def test_an_ai_zone_is_for_gpu_nodes_alone(
+    cloud: Cloud, tmp_path: Path, asked: tuple[str, ...], home: str, gpu: tuple[str, ...]
+) -> None:
+    site = whole(cloud, tmp_path, zones=asked, settings={"regional": True})
+    # A project sees them once its owner turns them on; the stand-in has none.
+    ai = ("us-central1-ai1a", "us-central1-ai1d")
+    vars(site.gcp)["zones"] = tuple(sorted((*ZONES, *ai)))
+    site.gcp.offered["a2-highgpu-8g"] = ("us-central1-a", ai[0], "us-central1-b")
+    chosen = zones.choose(site.gcp, site.cluster, ("a2-highgpu-8g",))
+    assert (chosen.home, chosen.gpu) == (home, gpu)
+    layout = replace(site.layout(), home_zone=chosen.home, gpu_zones=chosen.gpu)
+    assert cpu_nodes.properties(layout).zones == ([zone for zone in gpu if zone in ZONES] or [home])
 
 
 @pytest.mark.parametrize("operations", [1, 4])

@@ -248,5 +248,20 @@ def test_a_later_version_is_not_drift(there: str, wanted: str, *, agrees: bool) 
     assert gke.agrees(there, wanted) is agrees
 
 
-def test_a_region_is_derived_from_a_zone() -> None:
-    assert gke.region_of("us-central1-a") == gke.region_of("us-central1") == "us-central1"
+@pytest.mark.parametrize(
+    ("location", "region"),
+    [
+        ("us-central1-a", "us-central1"),
+        ("us-central1", "us-central1"),
+        ("us-central1-ai1a", "us-central1"),
+        ("us-south1-ai1b", "us-south1"),
+        ("europe-west4-ai12c", "europe-west4"),
+        ("europe-west4", "europe-west4"),
+        ("northamerica-northeast1", "northamerica-northeast1"),
+        ("global", "global"),
+        ("us", "us"),
+        ("", ""),
+    ],
+)
+def test_a_region_is_derived_from_a_zone(location: str, region: str) -> None:
+    assert gke.region_of(location) == region

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 from cloudrec.engine.graph import Condition, P_contra
@@ -40,6 +41,8 @@ _STATES: Mapping[str, Condition] = {
 _LONGEST = 40  # characters of a cluster's name
 _RESOURCE_EXHAUSTED = 8  # in google.rpc.Code
 _UNDECIDED = frozenset({Condition.PENDING, Condition.FAILED, Condition.UNAVAILABLE})
+# A zone's part of a location: docs.cloud.google.com/compute/docs/regions-zones/ai-zones has the second.
+_ZONE, _AI_ZONE = re.compile(r"-([a-z]|ai\d+[a-z])$"), re.compile(r"-ai\d+([a-z])$")
 
 
 class GkeDriver(GcpDriver[P_contra]):
@@ -160,9 +163,22 @@ def problem(row: ClusterOrPool) -> str:
 
 
 def region_of(location: str) -> str:
-    """Return the region of a location, which is a region or a zone: us-central1 for us-central1-a."""
-    region, _, zone = location.rpartition("-")
-    return region if len(zone) == 1 else location
+    """Return the region of a region or zone: us-central1 for us-central1-a and us-central1-ai1a."""
+    return _ZONE.sub("", location)
+
+
+def is_ai_zone(zone: str) -> bool:
+    """Return whether a zone is an AI zone, such as us-central1-ai1a.
+
+    It has accelerators, and not all services of its region: a control plane and CPU nodes belong in a
+    standard zone.
+    """
+    return _AI_ZONE.search(zone) is not None
+
+
+def standard_zone(zone: str) -> str:
+    """Return the zone itself, or the standard zone that Google calls the parent of an AI zone."""
+    return _AI_ZONE.sub(r"-\1", zone)
 
 
 def agrees(version: str, wanted: str) -> bool:

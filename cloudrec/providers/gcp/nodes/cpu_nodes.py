@@ -46,7 +46,7 @@ class FirstPool:
 def properties(layout: GcpLayout) -> CpuPoolProperties:
     """Return the requested properties of the pool."""
     settings, version = layout.settings, layout.cluster.kubernetes_version
-    zones = sorted(layout.gpu_zones[:_ZONES]) if settings.regional else [layout.home_zone]
+    zones = _regional(layout) if settings.regional else [layout.home_zone]
     return CpuPoolProperties(
         path=f"{layout.cluster_path}/nodePools/{POOL}",
         pool=POOL,
@@ -60,6 +60,12 @@ def properties(layout: GcpLayout) -> CpuPoolProperties:
         taints=[],
         version=version or None,
     )
+
+
+def _regional(layout: GcpLayout) -> list[str]:
+    """Return the zones of a regional cluster's pool: those of the GPUs that also have CPU machines."""
+    standard = [zone for zone in layout.gpu_zones if not gke.is_ai_zone(zone)]
+    return sorted(standard[:_ZONES]) or [layout.home_zone]
 
 
 def born(layout: GcpLayout) -> FirstPool:
