@@ -4,7 +4,7 @@ The stand-ins of AWS and of Kubernetes run here as one. A cluster of two p4d nod
 plugins, a dataset is pushed to its bucket, and two runs of 2 nodes x 2 processes train in pods that are
 processes of this machine. One run is left in peace. Of the other a node is taken away, as spot nodes are, and
 it resumes by itself; then it is stopped and resumed. Both must have seen the same samples and end with the
-same model, bit for bit. At the end the cluster goes, and nothing of it is left in the account.
+same model, bit for bit. At the end the cluster is removed, and nothing of it is left in the account.
 """
 
 from __future__ import annotations

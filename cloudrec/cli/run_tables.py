@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cloudrec.observe.runs import RunView
 
 _WORKERS_SHOWN = 16
+_MOST_S = 1e10  # a longer duration is damage
 # The columns of runs by importance.
 _FIRST = (
     "RUN",
@@ -99,7 +100,9 @@ def event_text(details: Mapping[str, Any]) -> str:
     shown: dict[str, Any] = {}
     for key, value in details.items():
         if key == "end" and isinstance(value, Mapping):
-            shown |= {name: each for name, each in value.items() if each not in (None, "", False)}
+            shown |= {
+                name: each for name, each in value.items() if each not in (None, "") and each is not False
+            }
         elif key != "command":
             shown[key] = value
     return ", ".join(_detail(key, value) for key, value in shown.items())
@@ -109,7 +112,7 @@ def _detail(key: str, value: object) -> str:
     name = key.replace("_", " ")
     if key == "exit_codes" and isinstance(value, Mapping):
         return _exit_codes(value)
-    if key.endswith("_s") and isinstance(value, int | float):
+    if key.endswith("_s") and isinstance(value, int | float) and 0 <= value < _MOST_S:
         return f"{name.removesuffix(' s')} {duration(value)}"
     if isinstance(value, Mapping):
         return f"{name} {' '.join(f'{inner} {each}' for inner, each in value.items())}"

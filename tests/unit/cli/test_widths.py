@@ -190,6 +190,7 @@ def test_the_end_of_a_rank_is_shown_in_words_and_without_its_command() -> None:
         event_text({"end": end, "exit_code": 75, "rank": 3}) == "exit code 75, kind preempted, step 9, rank 3"
     )
     assert event_text({"command": ["python", "-P"], "pid": 6955}) == "pid 6955"
+    assert event_text({"end": {"step": 0, "notice": ""}, "grace_s": 10**400}).startswith("step 0, grace s 1")
     assert event_text({"checkpoint": None, "grace_s": 90}) == "checkpoint -, grace 1m30s"
     assert event_text({"exit_codes": {"0": 75, "1": 75}}) == "exit code 75"
     assert event_text({"exit_codes": {"0": 75, "1": 75, "2": 1}}) == "exit codes 75 (2 ranks) 1 (1 rank)"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudrec.engine.destroy import plan_removal
 from cloudrec.engine.graph import Graph
 from cloudrec.engine.plan import PlanStep
 from cloudrec.engine.walk import walk
@@ -37,6 +38,16 @@ def test_keep_data_keeps_resources_with_data(tmp_path: Path) -> None:
     bench.up()
     bench.down(keep_data=True)
     assert list(bench.cloud.things) == ["id-data"]
+
+
+def test_the_plan_of_down_has_a_reason_for_each_resource(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    planned = plan_removal("c", bench.cloud.search("c"), keep_data=True)
+    assert {action.step: action.reason for action in planned.actions} == {
+        PlanStep.DELETE: "the cluster is removed",
+        PlanStep.KEEP: "holds data, and --keep-data was given",
+    }
 
 
 @pytest.mark.parametrize("moment", ["create", "created", "condition"])
