@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import UsageError
-from cloudrec_contract.exit_codes import FAILED, FINAL, FINISHED, STOPPED
+from cloudrec_contract.exit_codes import FAILED, FINAL, FINISHED, GANG_INCOMPLETE, RESTARTS_SPENT, STOPPED
 from cloudrec_contract.safe_json import record_of
 
 if TYPE_CHECKING:
@@ -182,7 +182,8 @@ class LaunchProgress:
         # The agent saved a checkpoint and asks to be started again: that is not a crash.
         if code == STOPPED:
             return None
-        if code in FINAL:
+        # Another agent would count the same crashes again, or wait for the other nodes as long as this one.
+        if code in (*FINAL, RESTARTS_SPENT, GANG_INCOMPLETE):
             return code
         self.crashes += 1
         return None if self.crashes <= self.launch.max_restarts else FAILED

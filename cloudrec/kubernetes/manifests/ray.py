@@ -58,6 +58,8 @@ def job(
         gpus=target.resources.get(GPUS, "0"),
         head=_head(workload, target, profile, shape),
         worker=worker,
+        # On a managed cluster the run waits for capacity, and the keeper gives a part of its nodes back.
+        start_timeout_s=None if workload.wishes else workload.start_timeout_s or None,
     )
 
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
 from cloudrec.launchers.base.runspec import default_trainer_command
-from cloudrec_contract.exit_codes import FINAL, RESTARTS_SPENT, STOPPED, UNFIT_NODE
+from cloudrec_contract.exit_codes import (
+    BAD_CONFIG,
+    BAD_DATA,
+    FINAL,
+    FINISHED,
+    RESTARTS_SPENT,
+    STOPPED,
+    UNFIT_NODE,
+)
 from cloudrec_contract.layout import checkpoints_uri, run_uri
 
 if TYPE_CHECKING:
@@ -45,6 +53,7 @@ class JobScript:
         command: the agent's command, which srun starts on each node.
         max_restarts: how often the script starts the agents again after one was lost.
         requeue: whether the job puts itself back into the queue when Slurm ends it.
+        elastic: whether the run continues with fewer nodes.
         needs: a program that the nodes must have; empty for none.
     """
 
@@ -57,6 +66,7 @@ class JobScript:
     command: tuple[str, ...] = ()
     max_restarts: int = 3
     requeue: bool = True
+    elastic: bool = False
     needs: str = ""
 
     def text(self) -> str:
@@ -64,6 +74,8 @@ class JobScript:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         codes = {
             "final_codes": (*FINAL, RESTARTS_SPENT),
+            "run_codes": (BAD_CONFIG, BAD_DATA),
+            "finished": FINISHED,
             "stopped": STOPPED,
             "unfit": UNFIT_NODE,
             "spent": RESTARTS_SPENT,
@@ -98,6 +110,7 @@ def job_script(spec: RunSpec, settings: SlurmSettings, *, root: str, launch: int
             *_agent(spec, settings, results=results),
         ),
         max_restarts=spec.max_restarts,
+        elastic=_is_elastic(spec),
         requeue=settings.requeue,
         needs="apptainer" if apptainer else "",
     )
@@ -163,13 +176,18 @@ def _environment(
     }
 
 
+def _is_elastic(spec: RunSpec) -> bool:
+    """Whether the run continues with fewer nodes."""
+    return spec.fewest_nodes < spec.nodes
+
+
 def _srun(spec: RunSpec, settings: SlurmSettings, root: str) -> tuple[str, ...]:
     """Return srun's options.
 
     A crash of an agent ends the others at once, unless the run continues with fewer nodes. After a clean end,
     the others have time to end as well.
     """
-    elastic = spec.fewest_nodes < spec.nodes
+    elastic = _is_elastic(spec)
     patience = math.ceil(spec.stop_grace_s) + _CLEAN_END_S
     words = [
         *("--ntasks-per-node=1", f"--cpus-per-task={settings.cpus_per_node or spec.nproc_per_node}"),

@@ -52,7 +52,7 @@ def test_an_agent_that_requests_a_restart_is_not_a_crash() -> None:
     assert course.crashes == 0
 
 
-@pytest.mark.parametrize("code", [64, 65, 69])
+@pytest.mark.parametrize("code", [64, 65, 69, 70, 71])
 def test_a_failure_that_every_agent_would_repeat_ends_the_run(code: int) -> None:
     assert _course().ended(1, code) == code
 

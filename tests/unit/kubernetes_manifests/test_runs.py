@@ -449,3 +449,10 @@ def test_an_unknown_launcher_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no launcher 'slurm' for Kubernetes") as refused:
         _run("slurm")
     assert refused.value.remedy == "use one of torchrun, pytorchjob, trainjob, jobset, rayjob"
+
+
+def test_a_rayjob_fails_if_its_pods_do_not_run_in_time_unless_a_keeper_gives_it_nodes() -> None:
+    limited = _of("RayJob", _run("rayjob", start_timeout_s=3600))
+    assert limited["spec"]["preRunningDeadlineSeconds"] == 3600
+    for changes in ({"start_timeout_s": 0}, {"start_timeout_s": 3600, "wishes": {"cloudrec/nodes": "2"}}):
+        assert "preRunningDeadlineSeconds" not in _of("RayJob", _run("rayjob", **changes))["spec"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -219,3 +220,51 @@ def test_a_purged_job_is_judged_by_the_files_in_its_folder(seen: dict[str, Any],
 def test_a_folder_that_nodes_cannot_write_is_reported() -> None:
     job = Job(id=7, state="FAILED", reason="JobLaunchFailure", exit_code=15, signal=53)
     assert "file system that they share" in (judge(SlurmSnapshot(job=job)).cause or "")
+
+
+SRUN = """#!/bin/bash
+place=0
+for note in $(cat "$0.step$CLOUDREC_STEP"); do echo "$note" >"$CLOUDREC_ENDS/$((place++))"; done
+exit "$(cat "$0.code$CLOUDREC_STEP")"
+"""
+
+
+@pytest.mark.parametrize(
+    ("notes", "code", "fewest", "expected"),
+    [
+        ("75 75 75 75", 0, 2, "requeued"),
+        ("75 75 begun 75", 137, 2, "requeued"),  # an agent was killed hours before the time limit
+        ("75 75 70 75", 70, 2, "requeued"),  # one bad node, and the others trained to the time limit
+        ("75 75 69 75", 69, 2, "requeued"),
+        ("0 0 70 0", 70, 2, "0"),  # or to the end of the run
+        ("0 0 begun 0", 137, 2, "0"),
+        ("70 70 begun 70", 70, 2, "70"),
+        ("65 75 75 75", 65, 2, "65"),
+        # With all nodes, srun ends the others after a crash: they write that they were asked to end.
+        ("75 75 begun 75", 137, 4, "1 more step"),
+        ("75 75 70 75", 70, 4, "70"),
+    ],
+)
+def test_what_the_agents_have_left_decides_how_the_job_ends(
+    tmp_path: Path, notes: str, code: int, fewest: int, expected: str
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, text in (("srun", SRUN), ("scontrol", f"#!/bin/bash\necho $* >>{tools}/asked\nexit 1\n")):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    for step, (left, ended) in enumerate([(notes, code), ("0 0 0 0", 0)], 1):
+        (tools / f"srun.step{step}").write_text(left)
+        (tools / f"srun.code{step}").write_text(str(ended))
+    spec = RunSpec(name="run", launcher="slurm", nodes=4, min_nodes=fewest)
+    made = job_script(spec, SlurmSettings.of({}), root=str(tmp_path), launch=2, gpus=0)
+    (tmp_path / "job.sh").write_text(made.text())
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    done = subprocess.run(
+        ["bash", str(tmp_path / "job.sh")], env=environment, capture_output=True, text=True, check=False
+    )
+    if (tools / "asked").exists():
+        found = "requeued"
+    else:
+        found = "1 more step" if "all are started again" in done.stderr else str(done.returncode)
+    assert found == expected, done.stderr

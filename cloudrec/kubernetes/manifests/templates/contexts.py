@@ -222,6 +222,7 @@ class RayJob(Named):
         gpus: GPUs of each worker; a string, as all of Ray's start parameters.
         head: the head's pod.
         worker: the pod of each node.
+        start_timeout_s: seconds in which all pods must run; None for no limit.
     """
 
     entrypoint: str
@@ -231,6 +232,7 @@ class RayJob(Named):
     gpus: str
     head: Pod
     worker: Pod
+    start_timeout_s: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
