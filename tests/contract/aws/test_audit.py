@@ -108,6 +108,7 @@ def test_down_names_what_it_does_not_remove_and_removes_the_rest(aws: Aws, site:
 def test_a_healthy_cluster_has_no_unmanaged_resources(aws: Aws, site: Site) -> None:
     site.up()
     kinds = ["load-balancer", "target-group", "network-interface", "volume", "log-group", "security-group"]
+    kinds += ["guardduty-endpoint"]
     aws.control(leave={"cluster": "cloudrec-t", "kinds": kinds})
     aws.advance(3600)
     assert len([entry for entry in aws.state() if ":instance:" in entry]) > 1

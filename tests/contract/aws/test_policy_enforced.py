@@ -129,6 +129,7 @@ def test_the_policies_suffice_to_repair_drift(deployer: Deployer) -> None:
 def test_the_policies_suffice_to_delete_resources_of_controllers(deployer: Deployer) -> None:
     deployer.act("up")
     kinds = ["load-balancer", "target-group", "network-interface", "volume", "log-group", "security-group"]
+    kinds += ["guardduty-endpoint"]
     deployer.aws.control(leave={"cluster": "cloudrec-t", "kinds": kinds})
     deployer.act("down")
     assert deployer.aws.state() == deployer.before
@@ -260,6 +261,7 @@ def test_each_action_of_the_policies_is_used_by_some_command(aws: Aws, tmp_path:
     deployer.act("up")
     objects(deployer)
     kinds = ["load-balancer", "target-group", "network-interface", "volume", "log-group", "security-group"]
+    kinds += ["guardduty-endpoint"]
     aws.control(leave={"cluster": "cloudrec-t", "kinds": kinds})
     deployer.act("down")
     aws.env.update(deployer.keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.sandbox.aws.support import Aws
 from tests.sandbox.aws.support_eks import active_cluster, ground
@@ -51,6 +52,33 @@ def test_the_interfaces_of_a_load_balancer_are_deleted_some_time_after_it(aws: A
     aws.advance(60)
     assert ec2.describe_network_interfaces(Filters=mine)["NetworkInterfaces"] == []
     assert [entry.rpartition(":")[0] for entry in set(aws.state()) - set(before)] == ["ec2:security-group"]
+
+
+def test_the_endpoint_of_guardduty_survives_its_cluster_and_holds_its_group(aws: Aws) -> None:
+    base = ground(aws)
+    before = aws.state()
+    active_cluster(aws, base)
+    aws.control(leave={"cluster": "one", "kinds": ["guardduty-endpoint"]})
+    aws.client("eks").delete_cluster(name="one")
+    aws.advance(300)
+    left = sorted(set(aws.state()) - set(before))
+    assert {entry.rpartition(":")[0] for entry in left} == {
+        "ec2:network-interface",
+        "ec2:security-group",
+        "ec2:vpc-endpoint",
+    }
+    ec2, tagged = aws.client("ec2"), [{"Name": "tag:GuardDutyManaged", "Values": ["true"]}]
+    (endpoint,) = ec2.describe_vpc_endpoints(Filters=tagged)["VpcEndpoints"]
+    (group,) = ec2.describe_security_groups(Filters=tagged)["SecurityGroups"]
+    assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.guardduty-data"
+    assert endpoint["VpcEndpointType"] == "Interface"
+    assert group["GroupName"] == f"GuardDutyManagedSecurityGroup-{endpoint['VpcId']}"
+    with pytest.raises(ClientError, match="DependencyViolation"):
+        ec2.delete_security_group(GroupId=group["GroupId"])
+    ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint["VpcEndpointId"]])
+    aws.advance(60)
+    ec2.delete_security_group(GroupId=group["GroupId"])
+    assert aws.state() == before
 
 
 @pytest.mark.parametrize(

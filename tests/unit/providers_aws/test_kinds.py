@@ -25,6 +25,8 @@ def test_dependents_are_deleted_first() -> None:
         ("cluster", "load-balancer"),
         ("load-balancer", "target-group"),
         ("load-balancer", "stray-security-group"),
+        ("guardduty-endpoint", "stray-security-group"),
+        ("guardduty-endpoint", "subnet"),
         ("network-interface", "subnet"),
         ("leftovers", "subnet"),
         ("leftovers", "internet-gateway"),

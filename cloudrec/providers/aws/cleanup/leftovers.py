@@ -37,6 +37,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
     LEFTOVERS: _NETWORK,
     orphans.LOAD_BALANCER: _NETWORK | {orphans.TARGETS, orphans.GROUP},
     orphans.TARGETS: _NETWORK,
+    orphans.GUARDDUTY: _NETWORK | {orphans.GROUP},
     orphans.INTERFACE: _NETWORK | {orphans.GROUP},
     orphans.VOLUME: frozenset(),
     orphans.GROUP: frozenset({network.VPC}),

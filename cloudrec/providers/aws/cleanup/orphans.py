@@ -10,6 +10,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
 from cloudrec.engine.cost import BY_USE, FREE
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import errors
@@ -21,20 +23,22 @@ from cloudrec.providers.base.leftovers import Leftover
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from botocore.exceptions import ClientError
     from types_boto3_ec2.type_defs import (
         DescribeNetworkInterfacesRequestPaginateTypeDef,
         DescribeSecurityGroupsRequestPaginateTypeDef,
         DescribeVolumesRequestPaginateTypeDef,
+        DescribeVpcEndpointsRequestPaginateTypeDef,
         FilterTypeDef,
         NetworkInterfaceTypeDef,
         SecurityGroupTypeDef,
         VolumeTypeDef,
+        VpcEndpointTypeDef,
     )
     from types_boto3_logs.type_defs import LogGroupTypeDef
 
 LOAD_BALANCER, TARGETS, INTERFACE = "load-balancer", "target-group", "network-interface"
 VOLUME, GROUP, LOGS = "volume", "stray-security-group", "stray-log-group"
+GUARDDUTY = "guardduty-endpoint"
 OWNER_TAG = "kubernetes.io/cluster/"  # the cluster's name in EKS follows
 LOG_PREFIX = "/aws/eks/"
 
@@ -241,6 +245,42 @@ class VolumeDriver(AwsOrphanDriver):
         return self.aws.rows(pages, lambda page: page.get("Volumes"), **asked)
 
 
+class GuardDutyEndpointDriver(AwsOrphanDriver):
+    """Handles the endpoint that GuardDuty's Runtime Monitoring makes in a cluster's VPC, and never deletes.
+
+    Its interfaces hold the subnets and its security group, which `StrayGroupDriver` deletes. Both have the
+    tag GuardDutyManaged (hashicorp/terraform-provider-aws #46747 and #46953). The endpoint costs nothing
+    ("Creating an Amazon VPC endpoint" in GuardDuty's user guide).
+    """
+
+    kind = GUARDDUTY
+
+    def left(self, place: AwsOrphanScope) -> Sequence[Observed]:
+        """Return those in the VPC, also while they are deleted: until then their interfaces exist."""
+        if not place.vpcs:
+            return []
+        tagged: FilterTypeDef = {"Name": "tag:GuardDutyManaged", "Values": ["true"]}
+        return [
+            self.observe(place, row["VpcEndpointId"], hourly_usd=FREE)
+            for row in self._described({"Filters": [*_within(place), tagged]})
+            if row["VpcEndpointType"] == "Interface" and row["State"].lower() != "deleted"
+        ]
+
+    def look(self, identity: str) -> tuple[Condition, str]:
+        """Return READY if EC2 lists this ID, else GONE."""
+        return _there(self._described({"VpcEndpointIds": [identity]}))
+
+    def remove(self, observed: Observed) -> None:
+        """Delete the endpoint; ClientError if the successful response contains an error."""
+        answer = self.aws.ec2.delete_vpc_endpoints(VpcEndpointIds=[observed.identity])
+        for refused in answer.get("Unsuccessful", ()):
+            raise ClientError({"Error": {**refused["Error"]}}, "DeleteVpcEndpoints")
+
+    def _described(self, asked: DescribeVpcEndpointsRequestPaginateTypeDef) -> list[VpcEndpointTypeDef]:
+        pages = self.aws.ec2.get_paginator("describe_vpc_endpoints").paginate
+        return self.aws.rows(pages, lambda page: page.get("VpcEndpoints"), **asked)
+
+
 class StrayGroupDriver(AwsOrphanDriver):
     """Handles security groups that controllers, or EKS itself, created in the VPC."""
 
@@ -310,11 +350,12 @@ class StrayLogsDriver(AwsOrphanDriver):
             self.aws.logs.delete_log_group(logGroupName=observed.identity)
 
 
-# In the order of deletion: load balancers use target groups, and interfaces use security groups.
+# In the order of deletion: load balancers use target groups; endpoints and interfaces use security groups.
 DRIVERS: tuple[type[AwsOrphanDriver], ...] = (
     LoadBalancerDriver,
     TargetGroupDriver,
     VolumeDriver,
+    GuardDutyEndpointDriver,
     InterfaceDriver,
     StrayGroupDriver,
     StrayLogsDriver,

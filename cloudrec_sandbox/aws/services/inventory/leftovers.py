@@ -2,7 +2,8 @@
 
 `leave` of /_control: {"cluster": NAME, "kinds": ["load-balancer", "target-group", "network-interface",
 "volume", "log-group", "security-group"]} makes one of each kind now, in the cluster's network and with its
-tags. A load balancer's interfaces are deleted `elb-interfaces` seconds after it.
+tags. A load balancer's interfaces are deleted `elb-interfaces` seconds after it. "guardduty-endpoint" is what
+GuardDuty's Runtime Monitoring makes in the network of a cluster whose agent it manages.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.aws.api.registry import durations, operation, setting
+from cloudrec_sandbox.aws.services.ec2.network import endpoints
 from cloudrec_sandbox.aws.services.eks.state import Cluster, Eks
 
 if TYPE_CHECKING:
@@ -129,6 +131,43 @@ def _log_group(world: World, region: str, cluster: Cluster) -> str:
     return name
 
 
+def _guardduty(world: World, region: str, cluster: Cluster) -> str:
+    """Make GuardDuty's endpoint and its group, with names and tags as in terraform-provider-aws #46747.
+
+    Its inbound rule is the VPC's range ("How Runtime Monitoring works with Amazon EKS clusters" in the user
+    guide). GuardDuty deletes neither with the cluster; one VPC has one of them.
+    """
+    ec2, tags = world.backend("ec2", region), {"GuardDutyManaged": "true"}
+    vpc = ec2.get_vpc(cluster.document["resourcesVpcConfig"]["vpcId"])
+    subnets = {ec2.get_subnet(name).availability_zone: name for name in _subnets(cluster)}
+    group = ec2.create_security_group(
+        name=f"GuardDutyManagedSecurityGroup-{vpc.id}",
+        description="Associated with VPC-" + vpc.id + " and tagged as GuardDutyManaged",
+        vpc_id=vpc.id,
+        tags=tags,
+    )
+    ec2.authorize_security_group_ingress(
+        group.id, ip_protocol="tcp", from_port="443", to_port="443", ip_ranges=[{"CidrIp": vpc.cidr_block}]
+    )
+    endpoint = ec2.create_vpc_endpoint(
+        vpc.id,
+        f"com.amazonaws.{region}.guardduty-data",
+        "Interface",
+        None,
+        [],
+        subnet_ids=list(subnets.values()),
+        tags=tags,
+        private_dns_enabled=True,
+    )
+    endpoint.state = "available"
+    endpoints.attach(ec2, endpoint, subnets.values(), [group.id])
+    return str(endpoint.id)
+
+
+def _subnets(cluster: Cluster) -> list[str]:
+    return list(cluster.document["resourcesVpcConfig"]["subnetIds"])
+
+
 _MAKERS: dict[str, Callable[[World, str, Cluster], str]] = {
     "load-balancer": _balancer,
     "target-group": _target_group,
@@ -136,6 +175,7 @@ _MAKERS: dict[str, Callable[[World, str, Cluster], str]] = {
     "volume": _volume,
     "log-group": _log_group,
     "security-group": _group,
+    "guardduty-endpoint": _guardduty,
 }
 
 

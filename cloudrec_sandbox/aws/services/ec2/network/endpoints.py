@@ -13,7 +13,7 @@ from cloudrec_sandbox.aws.services.ec2.network import services
 from cloudrec_sandbox.aws.services.ec2.network.interfaces import attach_service_interface, remove
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
@@ -64,20 +64,8 @@ def _create_interface(call: Call, ec2: Any, wanted: Mapping[str, Any]) -> dict[s
     endpoint = ec2.vpc_end_points[output["VpcEndpoint"]["VpcEndpointId"]]
     endpoint.private_dns_enabled = wanted.get("PrivateDnsEnabled", True)
     endpoint.state = output["VpcEndpoint"]["State"] = "pending"
-    remove(ec2, endpoint.network_interface_ids)
     groups = endpoint.security_group_ids or [ec2.get_default_security_group(endpoint.vpc_id).id]
-    endpoint.security_group_ids = groups
-    endpoint.network_interface_ids = [
-        attach_service_interface(
-            ec2,
-            subnet.id,
-            groups,
-            description=f"VPC Endpoint Interface {endpoint.id}",
-            requester="amazon-vpce",
-            interface_type="vpc_endpoint",
-        ).id
-        for subnet in subnets
-    ]
+    attach(ec2, endpoint, [subnet.id for subnet in subnets], groups)
     call.world.after(call.world.duration("endpoint-create"), _be_available, call.region, endpoint.id)
     output["VpcEndpoint"] |= {
         "NetworkInterfaceIds": endpoint.network_interface_ids,
@@ -85,6 +73,23 @@ def _create_interface(call: Call, ec2: Any, wanted: Mapping[str, Any]) -> dict[s
         "Groups": endpoint.groups,
     }
     return output
+
+
+def attach(ec2: Any, endpoint: Any, subnets: Iterable[str], groups: list[str]) -> None:  # noqa: ANN401 - moto's
+    """Give an endpoint an interface in each subnet, which holds the subnet and the groups, as EC2 does."""
+    remove(ec2, endpoint.network_interface_ids)
+    endpoint.security_group_ids = groups
+    endpoint.network_interface_ids = [
+        attach_service_interface(
+            ec2,
+            subnet,
+            groups,
+            description=f"VPC Endpoint Interface {endpoint.id}",
+            requester="amazon-vpce",
+            interface_type="vpc_endpoint",
+        ).id
+        for subnet in subnets
+    ]
 
 
 def _subnet(ec2: Any, name: str) -> Any:  # noqa: ANN401 - moto's own
