@@ -110,8 +110,10 @@ def cost_now(app: AppContext, known: KnownCluster) -> ClusterCost:
         why = f"the meter cannot be read: {error.message}"
         return replace(before or cost, problem=f"as read last; {why}" if before else why)
     if reading is None:
-        problem = "not metered: it has no guard, or the guard has not made a round yet"
-        return replace(cost, problem=problem, is_read=_may_have_guard(app, known))
+        why = "not metered: it has no guard, or the guard has not made a round yet"
+        # A ledger that is gone, as with the guard's namespace, is still on this machine.
+        problem = f"as read last; {why}" if before else why
+        return replace(before or cost, problem=problem, is_read=_may_have_guard(app, known))
     cost = replace(cost, ledger=reading.ledger, round_at=reading.round_at, is_read=True)
     keep_cost(app, cost)
     return cost

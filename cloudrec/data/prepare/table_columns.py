@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cloudrec.errors import DataError
-from cloudrec_contract.features import MISSING_LABEL
+from cloudrec_contract.features import LEARNED_TRANSFORMS, MISSING_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,10 +81,9 @@ def numbers(column: pa.Array, feature: DenseFeature) -> tuple[npt.NDArray[np.flo
     values = np.where(missing, 0.0 if feature.missing is None else feature.missing, values)
     if feature.clip is not None:
         values = np.clip(values, *feature.clip)
-    if feature.transform != "normalise":
-        # float32 of the dataset: a larger number would become infinite
-        limit = 1e300 if feature.transform.endswith("log1p") else _LARGEST
-        bad = bad | (np.abs(values) > limit)
+    # float32 of the dataset: a larger number would become infinite
+    limit = 1e300 if feature.transform.endswith("log1p") else _LARGEST
+    bad = bad | (np.abs(values) > limit)
     rows = np.flatnonzero(bad)
     what = "is missing" if feature.missing is None else "is no finite number"
     return np.where(bad, 0.0, values), [
@@ -111,6 +110,8 @@ def transformed(
     elif feature.transform == "normalise":
         known = statistics[feature.name]
         values = (values - known["mean"]) / (known["deviation"] or 1.0)
+    if feature.transform in LEARNED_TRANSFORMS:  # a later row may be far outside what was learned
+        values = np.clip(values, -_LARGEST, _LARGEST)
     return values.astype(np.float32)
 
 
@@ -277,9 +278,16 @@ def _map_arrays(lookup: Lookup) -> tuple[pa.Array, pa.Array]:
     return pa.array(keys, pa.string()), pa.array(values)
 
 
+def _decoded(column: pa.DictionaryArray) -> pa.Array:
+    """Return a column of categories as its values."""
+    if pa.types.is_string_view(column.dictionary.type):  # of Polars' files; Arrow cannot take from it
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
+    return column.dictionary_decode()
+
+
 def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        column = _decoded(column)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     values: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -289,7 +297,7 @@ def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
 def _text(column: pa.Array, name: str, *, whole: bool = True) -> pa.Array:
     """Return texts, or whole numbers; equal values of different types are alike: 7, 7.0 and "7"."""
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        column = _decoded(column)
     if pa.types.is_floating(column.type) and whole:  # integers with nulls, as pandas writes them
         column = pc.if_else(pc.is_nan(column), None, column)
         try:

@@ -149,6 +149,10 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema, *, absent: Se
                     f"{file.path} has no column {column}{closest(column, found.names)}",
                     remedy="correct the schema: `column:` names the column of a feature",
                 )
+            if (count := found.names.count(column)) > 1:
+                raise DataError(
+                    f"{file.path} has {count} columns named {column}", remedy="rename all but one of them"
+                )
         _check_types(file.path, found, schema)
 
 

@@ -499,6 +499,9 @@ class TablePreparation:
         }
 
 
+_LEAST_DEVIATION = 1e-12  # of numbers that differ, relative to the largest one
+
+
 class MomentsOfBatch(NamedTuple):
     """The number, the mean, the sum of squared deviations, the least and the most of some numbers."""
 
@@ -547,8 +550,13 @@ class Moments:
         """
         if self._transform == "min_max":
             return {"least": self._least, "most": self._most}
+        largest = max(abs(self._least), abs(self._most))
         deviation = math.sqrt(self._squares / max(self._count, 1))
-        return {"mean": float(f"{self._mean:.9g}"), "deviation": float(f"{deviation:.9g}")}
+        if not deviation > _LEAST_DEVIATION * largest:  # the same number everywhere, but for roundings
+            return {"mean": self._least, "deviation": 0.0}
+        # Of numbers far from 0, the mean needs more digits for an error that is small beside the deviation.
+        digits = 9 + max(0, math.ceil(math.log10(largest / deviation)) - 3)
+        return {"mean": float(f"{self._mean:.{digits}g}"), "deviation": float(f"{deviation:.9g}")}
 
 
 def refuse_options(options: PrepareOptions, schema: FeatureSchema, files: Sequence[TableFile]) -> None:

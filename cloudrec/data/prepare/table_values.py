@@ -78,7 +78,7 @@ def _small_numbers(values: pa.Array) -> npt.NDArray[np.int32] | None:
 
 def _of_dictionary(values: pa.DictionaryArray, convert: _Convert) -> _Integers:
     """Return what the values are converted to: each different one once, and nulls to 0."""
-    places = values.indices
+    places = values.indices.cast(pa.int64())  # unsigned ones have no number for null
     of_places = np.append(convert(values.dictionary), np.int32(0))
     found: _Integers = of_places[(pc.fill_null(places, -1) if places.null_count else places).to_numpy()]
     return found

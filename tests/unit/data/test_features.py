@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -159,7 +160,7 @@ def test_csv_and_json_lines_give_the_bytes_of_parquet(tmp_path: Path, dataset: P
 
 def test_texts_that_look_like_times_are_the_same_values_in_json_lines(tmp_path: Path) -> None:
     days = [["2026-05-01", "2026-05-01T10:00:00Z", "2026-05-01 10:00:00"][row % 3] for row in range(30)]
-    rows = {"clicked": [row % 2 for row in range(30)], "price": [0.5] * 30, "day": days}
+    rows: dict[str, list[Any]] = {"clicked": [row % 2 for row in range(30)], "price": [0.5] * 30, "day": days}
     rows["days"] = [[day, "2026-05-02"] for day in days]
     sparse = [{"name": "day"}, {"name": "days", "kind": "multi_hot"}]
     schema = parse({"label": "clicked", "dense": ["price"], "sparse": sparse})
@@ -395,3 +396,27 @@ def test_dictionaries_of_a_parquet_file_do_not_change_its_dataset(
         prepare(str(tmp_path / f"{name}.parquet"), tmp_path / name, schema=schema)
         digests.add((document(tmp_path / name)["digest"], document(tmp_path / name)["encoding"]["digest"]))
     assert len(digests) == 1
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("y,x,x,c\n0,1,2,a\n")
+    schema = parse({"label": "y", "dense": ["x"], "sparse": ["c"]})
+    with pytest.raises(DataError, match="has 2 columns named x"):
+        prepare(str(tmp_path / "rows.csv"), tmp_path / "out", schema=schema)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view()], ids=str)
+@pytest.mark.parametrize("index", [pa.int32(), pa.uint32()], ids=str)
+def test_arrow_files_may_have_categories_of_any_kind(
+    tmp_path: Path, kind: pa.DataType, index: pa.DataType
+) -> None:
+    places = pa.array([0, 1, None, 1] * 10, index)
+    column = pa.DictionaryArray.from_arrays(places, pa.array(["one", "two"], kind))
+    table = pa.table({"y": [0, 1] * 20, "x": [0.5] * 40, "c": column})
+    pa.feather.write_feather(table, tmp_path / "rows.feather", compression="uncompressed")
+    schema = parse({"label": "y", "dense": ["x"], "sparse": [{"name": "c", "min_frequency": 1}]})
+    options = PrepareOptions(test_fraction=0.0)
+    prepare(str(tmp_path / "rows.feather"), tmp_path / "out", options=options, schema=schema)
+    assert sorted(vocabulary(tmp_path / "out", "c")) == ["one", "two"]
+    sparse = np.load(tmp_path / "out" / "train" / "shard-00000.sparse.npy")
+    assert sorted(set(np.ravel(sparse).tolist())) == [0, 2, 3]

@@ -95,6 +95,34 @@ def test_equal_numbers_have_a_range_of_1(tmp_path: Path) -> None:
     assert _prepared(tmp_path, [3.0, 3.0], transform="min_max").tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("value", [0.0312345678912, 1 / 3, 1e30, -7.1])
+@pytest.mark.parametrize("rows", [1_000, 4_999])
+def test_equal_numbers_are_normalised_to_0(tmp_path: Path, value: float, rows: int) -> None:
+    assert not _prepared(tmp_path, [value] * rows, transform="normalise").any()
+
+
+def test_numbers_far_from_0_are_normalised_to_the_mean_0(tmp_path: Path) -> None:
+    numbers = [1_234_567_890_123.0 + row % 101 - 50 for row in range(1_010)]
+    found = _prepared(tmp_path, numbers, transform="normalise")
+    assert abs(float(found.mean())) < 1e-3
+    assert abs(float(found.std()) - 1) < 1e-3
+
+
+def test_a_number_that_float32_does_not_have_is_malformed_and_a_later_one_is_limited(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="x is no finite number"):
+        _prepared(tmp_path, [0.0, 1.0, 1.797e308], transform="normalise")
+    folder = tmp_path / "more"
+    folder.mkdir()
+    _prepared(folder, [1e-3, 2e-3, 1.5e-3], transform="min_max")
+    table = {"y": [0, 1], "c": ["a", "a"], "x": [1.5e-3, 3e37]}
+    pq.write_table(pa.table(table), tmp_path / "later.parquet")
+    like = PrepareOptions(test_fraction=0.0, like=str(folder / "out"))
+    prepare(str(tmp_path / "later.parquet"), tmp_path / "later", options=like)
+    found = np.load(tmp_path / "later" / "train" / "shard-00000.dense.npy")[:, 0]
+    assert np.isfinite(found).all()
+    assert found[0] == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("clip", [[3, 2], [1, 1], [1], [1, 2, 3]])
 def test_limits_that_cannot_be_are_refused(clip: list[int]) -> None:
     with pytest.raises(SchemaError, match=r"clip of x is .*; it must be the least and the most number"):
