@@ -92,7 +92,8 @@ class GuardRecord:
         """Return the record from the ConfigMap's text; an empty record if it is invalid."""
         try:
             record = record_of(cls, safe_object(text))
-            aware_time(record.at)
+            for moment in (record.at, *([record.end] if record.end else [])):
+                aware_time(moment)
         except ValueError:
             return cls()
         return record
@@ -100,10 +101,12 @@ class GuardRecord:
     def has_just_scaled(self, note: Note, end: datetime, now: datetime) -> bool:
         """Return whether the pools were scaled for this end in the last five minutes.
 
-        A record from the future is of a keeper whose clock was ahead: it says nothing about when that was.
+        The end of a budget that is spent is the time of the round. A record from the future is of a keeper
+        whose clock was ahead: it says nothing about when that was.
         """
-        is_same = (self.end, self.budget_usd) == (end.isoformat(), note.cluster.budget_usd)
-        if not (is_same and self.halted and self.pools):
+        if not (self.halted and self.pools and self.end and self.budget_usd == note.cluster.budget_usd):
+            return False
+        if not timedelta() <= end - datetime.fromisoformat(self.end) < timedelta(seconds=_SETTLE_S):
             return False
         return timedelta() <= now - datetime.fromisoformat(self.at) < timedelta(seconds=_SETTLE_S)
 
