@@ -191,7 +191,7 @@ def test_an_id_out_of_range_is_refused_without_any_change(bad: int) -> None:
     before = tables.kernel.weights_host.detach().clone()
     ids, offsets = _ids(most=1, seed=0)
     ids[3] = bad
-    with pytest.raises(IndexError, match="id 3 of the step"):
+    with pytest.raises(IndexError, match="position 3 of the step"):
         tables(indices=ids, offsets=offsets)
     assert torch.equal(tables.kernel.weights_host, before)
 
