@@ -458,7 +458,9 @@ class RunKeeper:
             record,
             asked={**record.asked, pool: run.nodes},
             asked_at={**record.asked_at, pool: record.at},
-        ).noting(f"{pool}: {run.nodes} nodes are requested", run=run.name)
+        )
+        if is_new:  # a request that is repeated for hours is one event
+            record = record.noting(f"{pool}: {run.nodes} nodes are requested", run=run.name)
         self.keep(record)
         self.report(f"{pool}: {run.nodes} nodes are requested")
         return self._resized(pool, run.nodes, record)

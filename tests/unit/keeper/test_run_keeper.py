@@ -25,6 +25,8 @@ def test_capacity_that_comes_back_hours_later_is_used(kind: str) -> None:
     cluster.submit("r")
     record = cluster.rounds(2 * HOUR)
     assert record.runs["r"].reason == "no candidate has spot capacity"
+    requests = [event.text for event in record.events if event.text == "a: 2 nodes are requested"]
+    assert len(requests) <= 3  # it was requested again for two hours
     cluster.pools["b"].stock = 2
     record = cluster.rounds(HOUR / 2)
     assert record.runs["r"].reason == "b has the nodes"
