@@ -78,9 +78,9 @@ class Scored(NamedTuple):
 def score_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mapping[str, Any]]]) -> list[Scored]:
     """Return the scores of several requests, all with one version; RowsRefusedError as in `Ready`."""
     served = live.served
-    for each in requests:  # a request without a column is refused, whatever others have it
-        served.ready.encoder.require_columns(each)
     rows = requests[0] if len(requests) == 1 else list(chain.from_iterable(requests))
+    for each in requests if len(requests) > 1 else ():  # `encode` would look for columns in all of them
+        served.ready.encoder.require_columns(each)
     scores: list[Any] = served.ready.scores(rows).tolist()
     made, first = [], 0
     for each in requests:
@@ -116,7 +116,7 @@ def users_of_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mappin
     served = live.served
     if served.trained.items is None or served.ready.scorer.retrieval is None:
         raise NoItemsError
-    for each in requests:
+    for each in requests if len(requests) > 1 else ():
         served.ready.encoder.require_columns(served.ready.filled(each))
     vectors = served.ready.users(list(chain.from_iterable(requests)))
     parts = vectors.split([len(each) for each in requests])

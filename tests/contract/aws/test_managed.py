@@ -14,7 +14,8 @@ from cloudrec import app
 from cloudrec.keeper.managed.keeper import LINGER_S
 from cloudrec.keeper.managed.leader import LASTS_S, Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
-from cloudrec.keeper.note import NAME
+from cloudrec.keeper.meter import CostLedger
+from cloudrec.keeper.note import METER, NAME
 from tests.contract.aws.support_trace import Trace, traced
 
 TYPE = "p4d.24xlarge"
@@ -463,3 +464,10 @@ def test_the_end_of_a_managed_cluster_needs_no_keeper(
     trace.round()
     trace.advance(300)
     assert trace.machines() == []  # and no keeper brings them back, although the run waits
+    kept = record(trace)
+    assert (dict(kept.runs), dict(kept.asked), dict(kept.owner)) == ({}, {}, {})
+    assert "its nodes are released" in kept.events[-1].text
+    if budget := end.get("budget_usd"):
+        # Nodes that vanished while no keeper ran are metered until the cloud has ended them.
+        found = trace.kube.get("ConfigMap", NAME, namespace=trace.namespace) or {}
+        assert CostLedger.of(found["data"][METER]).usd == pytest.approx(budget, rel=0.1)

@@ -40,7 +40,7 @@ def test_a_complete_project_passes_preflight(cloud: Cloud, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("control", "given", "told"),
+    ("control", "given", "expected"),
     [
         (
             {"quotas": {"us-central1/NVIDIA_A100_GPUS": 4}},
@@ -62,11 +62,11 @@ def test_a_complete_project_passes_preflight(cloud: Cloud, tmp_path: Path) -> No
     ],
 )
 def test_preflight_problems_are_reported_with_their_remedies(
-    cloud: Cloud, tmp_path: Path, control: dict[str, Any], given: dict[str, Any], told: str
+    cloud: Cloud, tmp_path: Path, control: dict[str, Any], given: dict[str, Any], expected: str
 ) -> None:
     cloud.control(**control)
     found = findings(cloud, tmp_path, zones=ZONES[:1], **given)
-    (finding,) = [each for check, each in found.items() if f"{check}: {each.found}".startswith(told)]
+    (finding,) = [each for check, each in found.items() if f"{check}: {each.found}".startswith(expected)]
     assert (finding.ok, finding.blocks) == (False, True)
     assert finding.remedy
 
@@ -76,12 +76,12 @@ def test_all_apis_that_a_new_project_lacks_for_a_plan_are_named_at_once(cloud: C
     provider = GcpProvider(Home(root=tmp_path), cloud.env)
     cluster = ClusterSpec.model_validate({"name": "t", "provider": "gcp", "zones": ZONES[:1]})
     since = len(cloud.calls())
-    (told,) = provider.preflight(cluster)
+    (finding,) = provider.preflight(cluster)
     base = ["cloudresourcemanager", "compute", "container", "iam"]
     names = [f"{name}.googleapis.com" for name in base]
-    assert (told.check, told.ok, told.blocks) == ("APIs", False, True)
-    assert told.found == f"not enabled: {', '.join(names)}"
-    assert f"`gcloud services enable {' '.join(names)} --project sandbox-project`" in told.remedy
+    assert (finding.check, finding.ok, finding.blocks) == ("APIs", False, True)
+    assert finding.found == f"not enabled: {', '.join(names)}"
+    assert f"`gcloud services enable {' '.join(names)} --project sandbox-project`" in finding.remedy
     assert {call["service"] for call in cloud.calls(since)} <= {"oauth2", "serviceusage"}
     cloud.control(apis=dict.fromkeys(names, True))
     blocking = [each for each in provider.preflight(cluster) if not each.ok and each.blocks]
@@ -94,29 +94,29 @@ def test_all_apis_that_a_new_project_lacks_for_a_plan_are_named_at_once(cloud: C
 
 def test_service_usage_itself_is_named_if_it_is_disabled(cloud: Cloud, tmp_path: Path) -> None:
     cloud.control(apis={"serviceusage.googleapis.com": False})
-    (told,) = preflight.credentials(whole(cloud, tmp_path).gcp)
-    assert "gcloud services enable serviceusage.googleapis.com cloudresourcemanager." in told.remedy
+    (finding,) = preflight.credentials(whole(cloud, tmp_path).gcp)
+    assert "gcloud services enable serviceusage.googleapis.com cloudresourcemanager." in finding.remedy
 
 
 def test_a_project_without_billing_is_reported_first(cloud: Cloud, tmp_path: Path) -> None:
     cloud.control(project={"billing": False})
-    (told,) = preflight.credentials(whole(cloud, tmp_path).gcp)
-    assert not told.ok
-    assert "no billing account" in told.found
-    assert "gcloud billing projects link" in told.remedy
+    (finding,) = preflight.credentials(whole(cloud, tmp_path).gcp)
+    assert not finding.ok
+    assert "no billing account" in finding.found
+    assert "gcloud billing projects link" in finding.remedy
 
 
 def test_a_quota_that_excludes_one_of_several_candidates_is_a_warning(cloud: Cloud, tmp_path: Path) -> None:
     cloud.control(quotas={"us-central1/PREEMPTIBLE_NVIDIA_A100_GPUS": 0})
     found = findings(cloud, tmp_path, zones=ZONES, capacity="spot-first")
-    told = found["quota: 1 x a2-highgpu-8g, spot (PREEMPTIBLE_NVIDIA_A100_GPUS)"]
-    assert (told.ok, told.blocks) == (False, False)
+    finding = found["quota: 1 x a2-highgpu-8g, spot (PREEMPTIBLE_NVIDIA_A100_GPUS)"]
+    assert (finding.ok, finding.blocks) == (False, False)
 
 
 def test_the_quota_of_newer_on_demand_gpus_is_per_gpu_family(cloud: Cloud, tmp_path: Path) -> None:
     found = findings(cloud, tmp_path, zones=ZONES[:1], instance_types=["a3-highgpu-8g"])
-    (told,) = [finding for check, finding in found.items() if "GPUS-PER-GPU-FAMILY" in check]
-    assert told.needed == "8"
+    (finding,) = [finding for check, finding in found.items() if "GPUS-PER-GPU-FAMILY" in check]
+    assert finding.needed == "8"
 
 
 def test_an_existing_cluster_passes_its_own_preflight(cloud: Cloud, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.unit.keeper.support_pools import BEGAN, FakeCluster, Pool
+from cloudrec.keeper.managed.observations import SLOW_S
+from tests.unit.keeper.support_pools import BEGAN, GROWS_S, ROUND_S, FakeCluster, Pool
 
 HOUR = 3600.0
 
@@ -17,6 +18,8 @@ def test_a_run_gets_the_zone_that_has_nodes_within_a_quarter_of_an_hour(kind: st
     cluster.submit("r")
     record = cluster.rounds(HOUR / 4)
     assert record.runs["r"].reason == "b has the nodes"
+    # GKE reports no problem, so that a refusal is known by the time alone.
+    assert cluster.grown("b")[0] <= (SLOW_S if kind == "gke" else GROWS_S) + 2 * ROUND_S
 
 
 @pytest.mark.parametrize("kind", ["aks", "aks-requested", "eks", "gke"])
@@ -80,6 +83,14 @@ def test_a_run_takes_another_pool_if_the_machines_of_the_first_do_not_become_rea
     record = cluster.rounds(HOUR)
     assert record.runs["r"].reason == "b has the nodes"
     assert cluster.pools["a"].machines == 0
+
+
+def test_a_pool_whose_nodes_became_ready_begins_with_the_shortest_hold_off_again() -> None:
+    cluster = FakeCluster("eks", {"a": Pool(stock=2, has_gpus=False)})
+    cluster.submit("r")
+    assert cluster.rounds(HOUR / 2).held_off["a"].length_s == 900
+    cluster.pools["a"].has_gpus = True
+    assert cluster.rounds(HOUR).held_off == {}
 
 
 def test_a_pool_that_aks_changes_for_long_is_not_held_off() -> None:
