@@ -471,3 +471,8 @@ def test_the_end_of_a_managed_cluster_needs_no_keeper(
         # Nodes that vanished while no keeper ran are metered until the cloud has ended them.
         found = trace.kube.get("ConfigMap", NAME, namespace=trace.namespace) or {}
         assert CostLedger.of(found["data"][METER]).usd == pytest.approx(budget, rel=0.1)
+    (before,) = app.costs(trace.application)
+    trace.kube.patch("ConfigMap", NAME, {"data": {METER: None}}, namespace=trace.namespace)
+    (after,) = app.costs(trace.application)  # the ledger is gone; this machine has read it
+    assert after.ledger == before.ledger
+    assert after.problem.startswith("as read last; not metered")
